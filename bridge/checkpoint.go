@@ -43,6 +43,8 @@ const (
 	KindRewind    Kind = "rewind"
 	KindPause     Kind = "pause"
 	KindResume    Kind = "resume"
+	// KindRoutes is the first commit after a change of the routes.
+	KindRoutes Kind = "routes"
 )
 
 // Forever is Checkpoint.PausedUntil of a pause without an end.
@@ -179,7 +181,10 @@ type Checkpoint struct {
 	Topic string `json:"topic,omitempty"`
 	// Topics are the sink's topics before this commit. Older versions write none.
 	Topics []TopicState `json:"topics,omitempty"`
-	// Events and Pages count the events and pages before Cursor, with the dead letters.
+	// Routes is Routes.Text of the events after Cursor.
+	Routes string `json:"routes,omitempty"`
+	// Events and Pages count the events and pages before Cursor, with the dead letters and
+	// the events that routes dropped.
 	Events int64 `json:"events"`
 	Pages  int64 `json:"pages"`
 	// Outside counts the events of a window that are Origin.Outside. Older versions do

@@ -73,6 +73,13 @@ func TestCheckpointGolden(t *testing.T) {
 			Origin: bridge.Origin{Resource: "events", Start: 1, End: 2},
 			Events: 617, Pages: 7, Outside: 417, WrittenAt: 1,
 		},
+		"routes": {
+			Format: 1, Stream: "events", Mode: bridge.ExactlyOnce, Kind: bridge.KindRoutes, Cursor: "c2",
+			Origin: bridge.Origin{Resource: "events"}, Topic: "export.events",
+			Topics: []bridge.TopicState{{Name: "export.events", ID: "a", Partitions: 6, End: 7},
+				{Name: "export.orders", ID: "b", Partitions: 6, End: 3, Former: true}},
+			Routes: "page*=export.pages,*.debug=drop", WrittenAt: 1,
+		},
 		"minimal": {Format: 1, Stream: "events", Mode: bridge.AtLeastOnce, Kind: bridge.KindStart,
 			Origin: bridge.Origin{Resource: "events"}, WrittenAt: 1},
 		"listing": {

@@ -55,6 +55,9 @@ type Event struct {
 	Late time.Duration
 	// AtBorder marks an item that ended the page before, with the same bytes.
 	AtBorder bool
+	// Route is RouteDrop, or the place in Routes.Topics, from 1, of the topic that gets
+	// the event; 0 is the default topic. An unreadable item has no route.
+	Route uint8
 	// Sums identify the item if there are rules for private data, otherwise nil. They do not
 	// point into the page.
 	Sums *Sums

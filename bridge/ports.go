@@ -56,6 +56,8 @@ type Receipt struct {
 	// the dead-letter topic instead, by defect.
 	Published    int
 	DeadLettered map[Defect]int
+	// Dropped counts the events whose Route is RouteDrop.
+	Dropped int
 	// Restamped counts published events whose time the topic does not accept: their
 	// records have the time of publishing.
 	Restamped int

@@ -82,13 +82,14 @@ type Status struct {
 	TailItems   int     `json:"tail_items,omitempty"`
 
 	// Events, Pages and Outside are the checkpoint's. The others count in this process:
-	// Published events, DeadLettered items, dropped items that the API Repeated,
-	// Requests, and Failures since the last success.
+	// Published events, DeadLettered items, events Dropped by a route, dropped items that
+	// the API Repeated, Requests, and Failures since the last success.
 	Events       int64 `json:"events"`
 	Pages        int64 `json:"pages"`
 	Outside      int64 `json:"outside_range,omitempty"`
 	Published    int64 `json:"published"`
 	DeadLettered int64 `json:"dead_lettered"`
+	Dropped      int64 `json:"dropped_by_route,omitempty"`
 	Repeated     int64 `json:"repeated"`
 	// BorderRepeats counts the dropped items that ended the page before, in this
 	// process.

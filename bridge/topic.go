@@ -17,6 +17,9 @@ type TopicState struct {
 	ID string `json:"id,omitempty"`
 	// DeadLetters is true for the dead-letter topic.
 	DeadLetters bool `json:"letters,omitempty"`
+	// Former is true for a topic of events that the stream no longer publishes to. It may
+	// have been deleted.
+	Former bool `json:"former,omitempty"`
 	// Partitions is the number of partitions, GrewFrom the number before GrewAt, in
 	// milliseconds since the epoch: the order per key does not hold across GrewAt. 0
 	// if partitions were never added.
@@ -40,7 +43,7 @@ const CodeTopicLost = "topic_lost"
 // letters is true for a dead-letter topic.
 func (c *Checkpoint) Implies(topic string, letters bool) bool {
 	if t := FindTopic(c.Topics, topic); t != nil {
-		return t.End > 0 || !letters && c.Events > 0
+		return !t.Former && (t.End > 0 || !letters && c.Events > 0)
 	}
 	// A checkpoint of an older version has only the number of events.
 	return len(c.Topics) == 0 && !letters && c.Events > 0 && (c.Topic == "" || c.Topic == topic)
@@ -157,7 +160,23 @@ func CarryOver(was, found []TopicState) (next, grown []TopicState) {
 		t.GrewFrom, t.GrewAt = old.Partitions, time.Now().UnixMilli()
 		grown = append(grown, *t)
 	}
-	return next, grown
+	return WithFormer(was, next), grown
+}
+
+// maxFormer bounds the former topics: every checkpoint names them.
+const maxFormer = 32
+
+// WithFormer returns the topics found, and the topics of events in was that are not among
+// them.
+func WithFormer(was, found []TopicState) []TopicState {
+	all := slices.Clip(found)
+	for i := range was {
+		if t := was[i]; !t.DeadLetters && FindTopic(found, t.Name) == nil && len(all) < len(found)+maxFormer {
+			t.Former = true
+			all = append(all, t)
+		}
+	}
+	return all
 }
 
 // AsFound returns the known topics with the extent of the topics found. It accepts missing

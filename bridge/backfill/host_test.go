@@ -163,6 +163,12 @@ func TestPlanOfStream(t *testing.T) {
 		s.NoBounds, s.NoStart = nil, nil
 	}
 
+	s.Routed = true
+	if _, err := plan(ask(40)); reasonOf(err) != backfill.Routed {
+		t.Errorf("a stream with several topics: %v", err)
+	}
+	s.Routed = false
+
 	s.Live = checkpoints{{Origin: bridge.Origin{Start: second(20)}, PositionTime: second(50)}}
 	if _, err := plan(ask(40)); reasonOf(err) != backfill.Overlaps {
 		t.Errorf("what the stream has published: %v", err)

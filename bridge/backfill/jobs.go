@@ -229,6 +229,7 @@ const (
 	Overlaps      Reason = "overlaps"       // the stream or a backfill publishes the range
 	Busy          Reason = "busy"           // the process runs its maximum of windows
 	NoBounds      Reason = "no-bounds"      // the API has no such ranges
+	Routed        Reason = "routed"         // the stream publishes to several topics
 )
 
 // RejectedError means that a job cannot begin, be resumed or be cancelled. Nothing was

@@ -138,6 +138,9 @@ type Planner struct {
 	// NoBounds is why the API has no bounded ranges, NoStart why no range can begin at
 	// a time; nil if the API has them.
 	NoBounds, NoStart error
+	// Routed is set if the stream publishes to several topics. A backfill is then rejected:
+	// its windows recognize only Topic if it was deleted and recreated meanwhile.
+	Routed bool
 	// Windows is set if the stream follows windows: those of a job then list their ranges.
 	Windows bool
 	// CheckAPI requests a page of these event types.
@@ -190,6 +193,9 @@ func (p *Planner) Plan(ctx context.Context, s *Spec, now time.Time) (*Plan, erro
 		return nil, err
 	}
 	if err := p.bounded(s); err != nil {
+		return nil, err
+	}
+	if err := p.checkRoutes(&Job{Kind: s.Kind}); err != nil {
 		return nil, err
 	}
 	if len(s.Events) > 0 && p.Resource != "events" {
@@ -248,6 +254,15 @@ func (p *Planner) bounded(s *Spec) error {
 	}
 	if err != nil {
 		return reject(NoBounds, &Job{Kind: s.Kind}, "%v", err)
+	}
+	return nil
+}
+
+// checkRoutes rejects a backfill of a stream that publishes to several topics.
+func (p *Planner) checkRoutes(j *Job) error {
+	if p.Routed && j.Kind == Backfill {
+		return reject(Routed, j, "stream %s publishes to several topics (KAFKA_ROUTES), which a backfill does not support",
+			p.Name())
 	}
 	return nil
 }

@@ -239,6 +239,9 @@ func (r *Run) runWindow(ctx context.Context, n int) error {
 	if ctx.Err() != nil {
 		return nil
 	}
+	if err := r.planner.checkRoutes(&r.job); err != nil { // set since the job began
+		return err
+	}
 	setup, err := r.planner.Open(&r.job, n)
 	if err != nil {
 		return err

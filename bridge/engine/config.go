@@ -22,6 +22,8 @@ type Config struct {
 	// than its checkpoint's: two deployments may share a checkpoint topic by
 	// mistake. Empty disables the check.
 	Topic string
+	// Routes is Routes.Text of the Source, for checkpoints.
+	Routes string
 	// DivertAll diverts unreadable items to the dead letters even if all items
 	// are unreadable, which otherwise blocks the stream.
 	DivertAll bool

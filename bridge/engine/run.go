@@ -54,6 +54,7 @@ func (r *run) account(e *Engine, o bridge.Observation, receipt bridge.Receipt, b
 	}
 	r.totals.published += int64(receipt.Published)
 	r.totals.deadLettered += int64(dead)
+	r.totals.dropped += int64(receipt.Dropped)
 	r.totals.repeated += int64(o.Repeated)
 	if r.totals.atBorder == 0 && o.AtBorder > 0 {
 		e.log.Info("pages begin with items that ended the page before; they are dropped", "border_repeats", o.AtBorder)
@@ -70,7 +71,7 @@ func (r *run) account(e *Engine, o bridge.Observation, receipt bridge.Receipt, b
 		r.keylessLogged = true
 		e.log.Warn("no event has a key", "events", n, "pointer", e.cfg.KeyPointer, "hint", e.cfg.words(bridge.HintKeyless))
 	}
-	r.totals.rate.add(time.Now(), receipt.Published+dead, at)
+	r.totals.rate.add(time.Now(), receipt.Published+dead+receipt.Dropped, at)
 	if dead > 0 && time.Since(r.deadLettersLogged) > time.Minute {
 		r.deadLettersLogged = time.Now()
 		e.log.Warn("items sent to the dead-letter topic", "items", receipt.DeadLettered, "in_this_run", r.totals.deadLettered,
@@ -82,7 +83,7 @@ func (r *run) account(e *Engine, o bridge.Observation, receipt bridge.Receipt, b
 			"on_shared_id", e.cfg.OnSharedID, "hint", e.cfg.words(bridge.HintSharedID))
 	}
 	o.What, o.Pages, o.Events, o.Receipt = bridge.ObserveCommit, b.pages, receipt.Published, receipt
-	o.Unaccounted = max(0, b.events-receipt.Published-dead)
+	o.Unaccounted = max(0, b.events-receipt.Published-dead-receipt.Dropped)
 	e.observe(o)
-	return receipt.Published+dead > 0
+	return receipt.Published+dead+receipt.Dropped > 0
 }

@@ -48,6 +48,9 @@ func (s *session) stamp(c bridge.Checkpoint, kind bridge.Kind, at bridge.Version
 	if s.topics != nil {
 		c.Topics = s.topics
 	}
+	if !s.e.applying { // the settings of a command's machine are not the stream's
+		c.Routes = s.e.cfg.Routes
+	}
 	if s.request.Known() {
 		c.Origin.Request = s.request
 	}

@@ -35,7 +35,18 @@ func (s *stream) checkTopics(ctx context.Context) error {
 		}
 	}
 	s.session.topics = s.session.carryOver(s.committed.Topics, found, s.committed.Version)
-	return nil
+	return s.recordRoutes(ctx)
+}
+
+// recordRoutes commits changed routes before anything is published by them. What is
+// published counts wherever it is: the position does not depend on routes.
+func (s *stream) recordRoutes(ctx context.Context) error {
+	was, now := s.committed.Checkpoint, s.e.cfg.Routes
+	if was.Routes == now || s.e.applying {
+		return nil
+	}
+	s.log.Info("routes changed", "from", was.Routes, "to", now)
+	return s.record(ctx, s.session.stamp(was, bridge.KindRoutes, s.committed.Version.Next()))
 }
 
 // recordCut commits the previous end of a truncated topic to the checkpoint.

@@ -27,6 +27,8 @@ type Config struct {
 	// KeyPointer is the JSON pointer of Event.Key inside an item, or "none" for
 	// events without a key. Empty means "/userId". New rejects a malformed one.
 	KeyPointer string
+	// Routes set Event.Route.
+	Routes bridge.Routes
 	// Report, if not nil, is called after every request: with nil if the API responded as
 	// specified, otherwise with the error.
 	Report func(error)

@@ -3,6 +3,7 @@ package exportapi
 import (
 	"fmt"
 
+	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/share"
 	"exportbridge/bridge/internal/spare"
 )
@@ -12,10 +13,11 @@ type mapping struct {
 	resource, items, cursor, key string // see Config
 	PageMapping
 	ItemMapping
+	routes []bridge.Route
 }
 
 func (c *Config) mapping() *mapping {
-	return &mapping{c.Resource, c.ItemsField, c.CursorField, c.keyPointer(), c.PageMapping, c.ItemMapping}
+	return &mapping{c.Resource, c.ItemsField, c.CursorField, c.keyPointer(), c.PageMapping, c.ItemMapping, c.Routes.Rules}
 }
 
 // decoders keeps the idle decoders of a mapping. A client borrows one for each page or

@@ -12,6 +12,8 @@ type itemReader struct {
 	pick.Reader
 	ids, types, subjects, times []pick.Slot
 	key                         pick.Slot
+	routes                      []bridge.Route
+	routed                      []pick.Slot // the values that routes compare; -1 is the type
 	format                      itemtime.Format
 	timeOptional                bool
 	extra                       int64 // of the page so far, see bridge.Page
@@ -22,6 +24,13 @@ func newItemReader(m *mapping) itemReader {
 	r := itemReader{timeOptional: at.timeOptional, format: timeFormats[m.ItemTimeFormat]}
 	r.ids, r.types, r.times = r.Want(at.ids...), r.Want(at.types...), r.Want(at.times...)
 	r.subjects, r.key = r.Want(at.subjects...), r.Want(m.key)[0]
+	for i := range m.routes {
+		slot := pick.Slot(-1)
+		if pointer := m.routes[i].Pointer; pointer != "" {
+			slot = r.Want(pointer)[0]
+		}
+		r.routes, r.routed = m.routes, append(r.routed, slot)
+	}
 	return r
 }
 
@@ -58,6 +67,7 @@ func (r *itemReader) fill(e *bridge.Event) {
 	e.Type, e.Subject = r.first(r.types, scan.Value.Name), r.first(r.subjects, scan.Value.Name)
 	r.extra += int64(len(e.Type))
 	e.Key, _ = r.plain(r.key).Text()
+	e.Route = r.route(e.Type)
 	for _, s := range r.times {
 		if v := &r.Values[s]; v.Present() {
 			var ok bool
@@ -70,6 +80,20 @@ func (r *itemReader) fill(e *bridge.Event) {
 	if e.Time = bridge.NoTime; !r.timeOptional {
 		e.Time, e.Defect = 0, bridge.DefectTime
 	}
+}
+
+// route returns the Event.Route of an item.
+func (r *itemReader) route(eventType []byte) uint8 {
+	for i, slot := range r.routed {
+		value := eventType
+		if slot >= 0 {
+			value, _ = r.plain(slot).Text()
+		}
+		if r.routes[i].Matches(value) {
+			return r.routes[i].To
+		}
+	}
+	return 0
 }
 
 // ingestionReader reads the ingestion time of items.

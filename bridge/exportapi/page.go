@@ -211,7 +211,7 @@ func (d *pageDecoder) badText(i, failed, level int) (end int, ok bool) {
 	if e.Defect != bridge.DefectNone {
 		e.Time = bridge.NoTime
 	}
-	e.Defect = bridge.DefectBadText
+	e.Defect, e.Route = bridge.DefectBadText, 0
 	return end, ok
 }
 

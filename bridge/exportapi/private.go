@@ -43,7 +43,8 @@ func newPrivate(cfg *Config) *private {
 	}
 	at := cfg.pointersOf(cfg.Resource)
 	h := &private{Redactor: redact.NewRedactor(rules), id: touches(at.ids...)}
-	h.values = h.id || touches(at.types...) || touches(at.subjects...) || touches(cfg.keyPointer())
+	h.values = h.id || touches(at.types...) || touches(at.subjects...) || touches(cfg.keyPointer()) ||
+		slices.ContainsFunc(cfg.Routes.Rules, func(r bridge.Route) bool { return touches(r.Pointer) })
 	return h
 }
 
@@ -67,7 +68,7 @@ func (h *private) hide(p *bridge.Page, with *decoders) {
 			}
 		}
 		if err != nil {
-			e.Raw, e.Key, e.Type, e.Subject = nil, nil, nil, nil
+			e.Raw, e.Key, e.Type, e.Subject, e.Route = nil, nil, nil, nil, 0
 			if h.id {
 				e.ID = nil
 			}
@@ -92,7 +93,7 @@ func (d *pageDecoder) reread(e *bridge.Event) {
 	if e.ID != nil {
 		e.ID = now.ID
 	}
-	e.Key, e.Type, e.Subject = now.Key, now.Type, now.Subject
+	e.Key, e.Type, e.Subject, e.Route = now.Key, now.Type, now.Subject, now.Route
 }
 
 // checkPrivate reports the rules that do not fit the mapping.

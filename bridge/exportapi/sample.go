@@ -41,6 +41,8 @@ type SampledItem struct {
 	Time, Ingested int64
 
 	Defect bridge.Defect
+	// Route is as in bridge.Event.
+	Route uint8
 	// Why says what is wrong with the item, or seems wrong if it has no Defect. Remedy says
 	// which setting to change. Both are empty if nothing is wrong.
 	Why, Remedy string
@@ -78,7 +80,7 @@ func (i Inspector) Sample(ctx context.Context, at bridge.Position, size int) (Sa
 		e := &page.Events[n]
 		item := SampledItem{
 			ID: string(e.ID), Type: string(e.Type), Subject: string(e.Subject), Key: string(e.Key),
-			Time: e.Time, Ingested: c.IngestedAt(e.Raw), Defect: e.Defect, digest: sha256.Sum256(e.Form()),
+			Time: e.Time, Ingested: c.IngestedAt(e.Raw), Defect: e.Defect, Route: e.Route, digest: sha256.Sum256(e.Form()),
 		}
 		if c.cfg.KeepItems {
 			item.Raw = bytes.Clone(e.Raw)

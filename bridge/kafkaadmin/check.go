@@ -188,7 +188,7 @@ func (c *check) published(t *kafkaclient.Topic) {
 		c.unreadable(t, "assuming KAFKA_MAX_MESSAGE_BYTES and a retention of 7 days")
 	}
 	c.replicas(t)
-	if t == c.topics.Events {
+	if t != c.topics.DeadLetters {
 		c.retention(t)
 	}
 }

@@ -95,7 +95,9 @@ func (s *Stream) plan(ctx context.Context, client *kafkaclient.Client) (TopicPla
 			plan.Topics = append(plan.Topics, t)
 		}
 	}
-	add("events", topics.Events)
+	for _, t := range topics.OfEvents() {
+		add("events", t)
+	}
 	add("dead letters", topics.DeadLetters)
 	add("checkpoints", topics.Checkpoints)
 	add("jobs", topics.Jobs)

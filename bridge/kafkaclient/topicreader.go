@@ -2,17 +2,20 @@ package kafkaclient
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// TopicReader reads one topic as Log does, by a connection of its own for each call.
-// One goroutine uses it.
+// TopicReader reads a topic as Log does, by a connection of its own for each call. With
+// Further topics it reads all of them as one, except by Merge: their partitions get the
+// numbers of PartitionIn. One goroutine uses it.
 type TopicReader struct {
 	// Open connects to Kafka, Name is the topic's.
-	Open func(...kgo.Opt) (*Client, error)
-	Name string
+	Open    func(...kgo.Opt) (*Client, error)
+	Name    string
+	Further []string
 	// Patience, Small and Waiting are as in Log.
 	Patience time.Duration
 	Small    bool
@@ -21,57 +24,83 @@ type TopicReader struct {
 	Skipped int64
 }
 
-// Topic is the name of the topic.
-func (r *TopicReader) Topic() string { return r.Name }
+// topicStep is more than the partitions of a topic.
+const topicStep = 1 << 20
 
-// with calls f with a log of the topic.
-func (r *TopicReader) with(f func(*Log) error) error {
+// PartitionIn returns the partition of a topic for the number that a TopicReader gives it.
+func PartitionIn(id int32) int32 { return id % topicStep }
+
+// Topic is the name of the topic, or all names.
+func (r *TopicReader) Topic() string {
+	return strings.Join(append([]string{r.Name}, r.Further...), ", ")
+}
+
+// with calls f with a log of each topic. base is the number of the topic's partition 0.
+func (r *TopicReader) with(f func(l *Log, base int32) error) error {
 	client, err := r.Open()
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	l := client.Log(r.Name, [16]byte{})
-	l.Patience, l.Small, l.Waiting = r.Patience, r.Small, r.Waiting
-	l.Skipped = func(_ int32, gone Span) { r.Skipped += gone.To - gone.From }
-	return f(l)
+	for i, name := range append([]string{r.Name}, r.Further...) {
+		l := client.Log(name, [16]byte{})
+		l.Patience, l.Small, l.Waiting = r.Patience, r.Small, r.Waiting
+		l.Skipped = func(_ int32, gone Span) { r.Skipped += gone.To - gone.From }
+		if err := f(l, int32(i)*topicStep); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gather collects what list returns of the partitions of each topic.
+func gather[T any](r *TopicReader, list func(*Log) (map[int32]T, error)) (map[int32]T, error) {
+	all := make(map[int32]T)
+	err := r.with(func(l *Log, base int32) error {
+		found, err := list(l)
+		for id, v := range found {
+			all[base+id] = v
+		}
+		return err
+	})
+	return all, err
 }
 
 // Bounds is Log.Bounds.
-func (r *TopicReader) Bounds(ctx context.Context) (spans map[int32]Span, err error) {
-	err = r.with(func(l *Log) error {
-		spans, err = l.Bounds(ctx)
-		return err
-	})
-	return spans, err
+func (r *TopicReader) Bounds(ctx context.Context) (map[int32]Span, error) {
+	return gather(r, func(l *Log) (map[int32]Span, error) { return l.Bounds(ctx) })
 }
 
 // Ends is Log.Ends.
-func (r *TopicReader) Ends(ctx context.Context) (ends map[int32]int64, err error) {
-	err = r.with(func(l *Log) error {
-		ends, err = l.Ends(ctx)
-		return err
-	})
-	return ends, err
+func (r *TopicReader) Ends(ctx context.Context) (map[int32]int64, error) {
+	return gather(r, func(l *Log) (map[int32]int64, error) { return l.Ends(ctx) })
 }
 
 // After is Log.After.
-func (r *TopicReader) After(ctx context.Context, millis int64) (offsets map[int32]int64, err error) {
-	err = r.with(func(l *Log) error {
-		offsets, err = l.After(ctx, millis)
-		return err
-	})
-	return offsets, err
+func (r *TopicReader) After(ctx context.Context, millis int64) (map[int32]int64, error) {
+	return gather(r, func(l *Log) (map[int32]int64, error) { return l.After(ctx, millis) })
 }
 
-// Read is Log.Read.
+// Read is Log.Read, one topic after the other.
 func (r *TopicReader) Read(ctx context.Context, spans map[int32]Span, visit func(*kgo.Record) error) error {
-	return r.with(func(l *Log) error { return l.Read(ctx, spans, visit) })
+	return r.with(func(l *Log, base int32) error {
+		own := make(map[int32]Span)
+		for id, s := range spans {
+			if id-PartitionIn(id) == base {
+				own[PartitionIn(id)] = s
+			}
+		}
+		return l.Read(ctx, own, visit)
+	})
 }
 
-// Merge is Log.Merge, in the order of the records' times.
+// Merge is Log.Merge, in the order of the records' times, without Further topics.
 func (r *TopicReader) Merge(
 	ctx context.Context, spans map[int32]Span, visit func(*kgo.Record) error, settle func() error,
 ) error {
-	return r.with(func(l *Log) error { return l.Merge(ctx, spans, compareTime, visit, settle) })
+	one := *r
+	one.Further = nil
+	err := one.with(func(l *Log, _ int32) error { return l.Merge(ctx, spans, compareTime, visit, settle) })
+	r.Skipped = one.Skipped
+	return err
 }

@@ -85,7 +85,7 @@ func (p *Published) holds(
 	l.Uncommitted = true
 	bounds, err := l.Bounds(ctx)
 	switch {
-	case kafkaclient.IsMissing(err) && topic != p.cfg.Topics.Events:
+	case kafkaclient.IsMissing(err) && !p.cfg.Topics.HasEvents(topic):
 		return false, nil
 	case err != nil:
 		return false, p.cfg.unreadable(err, topic)
@@ -170,5 +170,5 @@ func (p *Published) isOurs(r *kgo.Record) bool {
 	if stream, ok := headerOf(r, HeaderStream); ok {
 		return string(stream) == p.cfg.Stream
 	}
-	return r.Topic == p.cfg.Topics.Events && bytes.HasPrefix(bytes.TrimLeft(r.Value, " \t\r\n"), []byte("{"))
+	return r.Topic != p.cfg.Topics.DeadLetters && bytes.HasPrefix(bytes.TrimLeft(r.Value, " \t\r\n"), []byte("{"))
 }

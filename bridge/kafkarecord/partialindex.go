@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
 )
 
 // maxPartialIndex is how many events are remembered to mark others: about 30 MB.
@@ -30,19 +31,25 @@ func (p *Published) PartialIndex(
 	defer client.Close()
 	of := p.cfg.Naming.sourcesOf(source)
 	h := newPublishedIndex(false, p.cfg.Redacted)
-	l := client.Log(p.cfg.Topics.Events, [16]byte{})
-	// A record may have the time of its publishing.
-	spans, err := spansAfter(ctx, l, from.Add(-FutureLimit))
-	if err == nil {
-		err = l.Read(ctx, spans, func(r *kgo.Record) error {
-			if p.isOurs(r) && of.mayHave(r) {
-				h.add(r)
-			}
-			if h.len() >= maxPartialIndex {
-				return errIndexTooLarge
-			}
-			return nil
-		})
+	for _, topic := range p.cfg.Topics.OfEvents() {
+		l := client.Log(topic, [16]byte{})
+		// A record may have the time of its publishing.
+		var spans map[int32]kafkaclient.Span
+		if spans, err = spansAfter(ctx, l, from.Add(-FutureLimit)); err == nil {
+			err = l.Read(ctx, spans, func(r *kgo.Record) error {
+				if p.isOurs(r) && of.mayHave(r) {
+					h.add(r)
+				}
+				if h.len() >= maxPartialIndex {
+					return errIndexTooLarge
+				}
+				return nil
+			})
+		}
+		if err != nil {
+			err = p.cfg.unreadable(err, topic)
+			break
+		}
 	}
 	switch {
 	case err == nil, errors.Is(err, errIndexTooLarge), ctx.Err() != nil && h.len() > 0:
@@ -50,6 +57,6 @@ func (p *Published) PartialIndex(
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("read the events of %s: %w", p.cfg.Stream, errors.Join(ctx.Err(), client.Trouble()))
 	}
-	err = fmt.Errorf("read the events of %s: %w", p.cfg.Stream, p.cfg.unreadable(err, p.cfg.Topics.Events))
+	err = fmt.Errorf("read the events of %s: %w", p.cfg.Stream, err)
 	return nil, client.Explain(err, p.cfg.Topics.Events)
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -96,8 +97,12 @@ func (p *Published) Covers(ctx context.Context, since bridge.Since) error {
 		return err
 	}
 	defer client.Close()
-	_, err = p.spansSince(ctx, client, client.Log(p.cfg.Topics.Events, [16]byte{}), since)
-	return err
+	for _, topic := range p.cfg.Topics.OfEvents() {
+		if _, err := p.spansSince(ctx, client, client.Log(topic, [16]byte{}), since); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // errIndexTooLarge ends the reading of more events than memory holds.
@@ -111,12 +116,12 @@ func (p *Published) buildIndex(
 ) (*publishedIndex, error) {
 	h := newPublishedIndex(since.ByKey, p.cfg.Redacted)
 	of := p.cfg.Naming.sourcesOf(source)
-	for _, topic := range p.cfg.Topics.Published() {
+	for _, topic := range p.published(since.Topics) {
 		l := client.Log(topic, [16]byte{})
 		l.Waiting = p.cfg.Report
 		spans, err := p.spansSince(ctx, client, l, since)
-		if kafkaclient.IsMissing(err) && topic != p.cfg.Topics.Events {
-			continue // no dead letter yet
+		if kafkaclient.IsMissing(err) && !p.cfg.Topics.HasEvents(topic) {
+			continue // no dead letter yet, or a former topic was deleted
 		}
 		if err == nil {
 			err = l.Read(ctx, spans, func(r *kgo.Record) error {
@@ -152,14 +157,25 @@ func (p *Published) buildIndex(
 	return h, nil
 }
 
+// published returns the topics of events and dead letters, and former topics of events.
+func (p *Published) published(known []bridge.TopicState) []string {
+	all := p.cfg.Topics.Published()
+	for i := range known {
+		if t := &known[i]; !t.DeadLetters && !slices.Contains(all, t.Name) {
+			all = append(all, t.Name)
+		}
+	}
+	return all
+}
+
 // takeHeld remembers a record if it is the stream's.
 func (p *Published) takeHeld(h *publishedIndex, r *kgo.Record) error {
 	switch {
 	case !p.isOurs(r):
-	case r.Topic == p.cfg.Topics.Events:
-		h.add(r)
-	default:
+	case r.Topic == p.cfg.Topics.DeadLetters:
 		h.addLetter(r)
+	default:
+		h.add(r)
 	}
 	switch {
 	case h.otherIDs:
@@ -232,7 +248,7 @@ func (p *Published) spansAfterEnds(
 		span := kafkaclient.Span{From: all.From, To: max(all.From, ends[id])}
 		if int(id) < len(from) && all.From <= from[id] {
 			span.From = from[id]
-		} else if int(id) < len(from) && l.Topic() == p.cfg.Topics.Events {
+		} else if int(id) < len(from) && p.cfg.Topics.HasEvents(l.Topic()) {
 			return nil, &bridge.Fault{
 				Class: bridge.Permanent, Reason: bridge.ReasonRetention, Code: "look-back",
 				Hint: "raise retention.ms of the topic; to go on: exportbridge cursor reset --to-datetime TIME --execute, " +

@@ -50,6 +50,7 @@ type Config struct {
 	kafkaclient.Config
 
 	Topic       string `env:"KAFKA_TOPIC" stream:"yes" desc:"topic for events; empty for export.<stream>" example:"export.events"`
+	RouteText   string `env:"KAFKA_ROUTES" stream:"yes" desc:"topics of some events, as PATTERN=TOPIC for the event's type or /POINTER=PATTERN:TOPIC for another value, * matches any text; the first match counts, the other events go to KAFKA_TOPIC; the topic drop publishes them nowhere" example:"order.*=export.orders,/region=eu-*:export.eu,*.debug=drop"`
 	DLQTopic    string `env:"KAFKA_DLQ_TOPIC" stream:"yes" desc:"topic for dead letters; empty for dlq.<topic>" example:"dlq.export.events"`
 	Timestamp   string `env:"KAFKA_TIMESTAMP" stream:"yes" values:"event,publish" desc:"record timestamp: event time or publish time"`
 	Key         string `env:"KAFKA_KEY" stream:"yes" desc:"JSON pointer to the record key in an item: records of one key keep their order; or none, for records without a key, whose order is kept nowhere" example:"/sessionId"`
@@ -134,6 +135,7 @@ func (c *Config) Validate() error {
 			"for example exportbridge.checkpoints", c.CheckpointTopic)
 	p.Check(c.Topic != c.DeadTopic(), "KAFKA_DLQ_TOPIC", "must differ from KAFKA_TOPIC (%s), for example dlq.%s",
 		c.Topic, c.Topic)
+	c.checkRoutes(p)
 	if attest := AttestTopic(c.Topic); c.Attested {
 		kafkaclient.CheckTopic(p, "BRIDGE_ATTEST", attest, "export.events.attest")
 		p.Check(!slices.Contains([]string{c.DeadTopic(), c.CheckpointTopic}, attest), "BRIDGE_ATTEST",
@@ -157,6 +159,30 @@ func (c *Config) Validate() error {
 	p.OneOf("BRIDGE_ON_BAD_EVENT", c.OnBadEvent, "dlq", divertAll, stopStream)
 	p.OneOf("BRIDGE_ON_EXPIRED", c.OnExpired, "publish-time", stopStream)
 	return p.Err()
+}
+
+func (c *Config) checkRoutes(p *bridge.Problems) {
+	const example = "order.*=export.orders,/region=eu-*:export.eu"
+	routes, err := bridge.ParseRoutes(c.RouteText, c.Topic)
+	if err != nil {
+		p.Check(false, "KAFKA_ROUTES", "%v, for example %s", err, example)
+		return
+	}
+	for _, rule := range routes.Rules {
+		p.Check(rule.Pointer == "" || keyPattern.MatchString(rule.Pointer), "KAFKA_ROUTES",
+			"%q is not a JSON pointer, for example %s", rule.Pointer, example)
+	}
+	for _, topic := range routes.Topics {
+		kafkaclient.CheckTopic(p, "KAFKA_ROUTES", topic, example)
+		p.Check(!slices.Contains([]string{c.DeadTopic(), c.CheckpointTopic, JobsTopic(c.CheckpointTopic)}, topic),
+			"KAFKA_ROUTES", "names %s, the topic of dead letters, checkpoints or jobs, for example %s", topic, example)
+	}
+}
+
+// Routes returns the routes; none if KAFKA_ROUTES is not valid.
+func (c *Config) Routes() bridge.Routes {
+	routes, _ := bridge.ParseRoutes(c.RouteText, c.Topic) // Validate has the error
+	return routes
 }
 
 // The bounds of KAFKA_TRANSACTION_TIMEOUT. A transaction must outlast a commit on a
@@ -219,7 +245,7 @@ func (c *Config) exactly() bool { return c.Mode == bridge.ExactlyOnce }
 func (c *Config) Topics() kafkaclient.Topics {
 	t := kafkaclient.Topics{Checkpoints: c.CheckpointTopic}
 	if c.Topic != c.CheckpointTopic { // else it holds nothing but the plans of jobs
-		t.Events = c.Topic
+		t.Events, t.Routed = c.Topic, c.Routes().Topics
 		if c.OnBadEvent != stopStream {
 			t.DeadLetters = c.DeadTopic()
 		}

@@ -23,23 +23,23 @@ type deadLetter struct {
 	page   *bridge.Page
 	event  *bridge.Event
 	defect bridge.Defect
-	size   int // of the record, if it is too large
+	size   int                // of the record, if it is too large
+	to     *kafkaclient.Topic // that the event is for
 }
 
 // divert builds a dead letter, or rejects the page.
 func (b *builder) divert(made *builtPage, l deadLetter) error {
-	topics := made.topics
-	if topics.DeadLetters == nil {
+	if made.letters == nil {
 		return &bridge.Fault{
 			Class: bridge.Permanent, Reason: bridge.ReasonEvent, Code: string(l.defect),
 			Hint: "BRIDGE_ON_BAD_EVENT=dlq sends such events to topic " + b.cfg.DeadTopic(),
-			Err:  fmt.Errorf("%s: %s", nameItem(l.page, l.event), l.message(b.cfg.TimePointer, topics.Events)),
+			Err:  fmt.Errorf("%s: %s", nameItem(l.page, l.event), l.message(b.cfg.TimePointer)),
 		}
 	}
 	rec := b.deadLetter(made, l)
 	if l.defect == bridge.DefectTooLarge || l.event.Withheld() ||
-		recordSize(&rec) > topics.DeadLetters.Settings.MaxMessage {
-		rec = smallDeadLetter(topics.DeadLetters, l, rec)
+		recordSize(&rec) > made.letters.Settings.MaxMessage {
+		rec = smallDeadLetter(made.letters, l, rec)
 	}
 	b.to.records = append(b.to.records, rec)
 	if made.receipt.DeadLettered == nil {
@@ -52,15 +52,14 @@ func (b *builder) divert(made *builtPage, l deadLetter) error {
 // deadLetter returns a record with the unmodified item. Its timestamp is the
 // publish time: with an old event time retention might delete it unread.
 func (b *builder) deadLetter(made *builtPage, l deadLetter) kgo.Record {
-	topics := made.topics
 	stage := "decode"
 	if l.defect == bridge.DefectTooLarge {
 		stage = "publish"
 	}
 	text := func(key, value string) kgo.RecordHeader { return kgo.RecordHeader{Key: key, Value: []byte(value)} }
 	headers := []kgo.RecordHeader{
-		text(kafkarecord.HeaderErrorTopic, topics.Events.Name),
-		text(kafkarecord.HeaderErrorMessage, l.message(b.cfg.TimePointer, topics.Events)),
+		text(kafkarecord.HeaderErrorTopic, l.to.Name),
+		text(kafkarecord.HeaderErrorMessage, l.message(b.cfg.TimePointer)),
 		text(kafkarecord.HeaderStage, stage),
 		text(kafkarecord.HeaderReason, string(l.defect)),
 		text(kafkarecord.HeaderCursorHash, bridge.CursorHash(l.page.At.Cursor)),
@@ -75,7 +74,7 @@ func (b *builder) deadLetter(made *builtPage, l deadLetter) kgo.Record {
 		value = []byte{} // nil would be a tombstone
 	}
 	return kgo.Record{
-		Topic: topics.DeadLetters.Name, Key: slices.Clip(l.event.Key), Value: value, Timestamp: made.now, Headers: headers,
+		Topic: made.letters.Name, Key: slices.Clip(l.event.Key), Value: value, Timestamp: made.now, Headers: headers,
 	}
 }
 
@@ -105,10 +104,10 @@ func smallDeadLetter(to *kafkaclient.Topic, l deadLetter, rec kgo.Record) kgo.Re
 	return rec
 }
 
-// message describes the defect of the event, whose time is at timePointer.
-func (d *deadLetter) message(timePointer string, events *kafkaclient.Topic) string {
+// message describes the defect of the event, whose time should be at timePointer.
+func (d *deadLetter) message(timePointer string) string {
 	if d.defect == bridge.DefectTooLarge {
-		return fmt.Sprintf("the record takes %d bytes, topic %s takes %d", d.size, events.Name, events.Settings.MaxMessage)
+		return fmt.Sprintf("the record takes %d bytes, topic %s takes %d", d.size, d.to.Name, d.to.Settings.MaxMessage)
 	}
 	return cmp.Or(map[bridge.Defect]string{
 		bridge.DefectNotObject: "the item is not a JSON object",

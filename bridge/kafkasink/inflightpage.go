@@ -114,6 +114,7 @@ type tally struct{ bridge.Receipt }
 func (t *tally) add(r bridge.Receipt) {
 	t.Published += r.Published
 	t.Restamped += r.Restamped
+	t.Dropped += r.Dropped
 	t.Bytes += r.Bytes
 	for defect, n := range r.DeadLettered {
 		if t.DeadLettered == nil {

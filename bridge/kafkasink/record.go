@@ -29,13 +29,20 @@ type builder struct {
 
 	source     bridge.SourceIdentity
 	sourceText []byte
+
+	destinations []destination // of the page's events, by Event.Route
+}
+
+// destination is a topic of events, and the event times that it keeps.
+type destination struct {
+	*kafkaclient.Topic
+	span timeRange
 }
 
 // builtPage is the state of building one page.
 type builtPage struct {
-	topics  *kafkaclient.Described
+	letters *kafkaclient.Topic // nil without a topic of dead letters
 	now     time.Time
-	span    timeRange // of the event times that the topic keeps
 	receipt bridge.Receipt
 }
 
@@ -73,7 +80,11 @@ func (b *builder) build(p *inflightPage, page *bridge.Page, topics *kafkaclient.
 	b.to = p
 	defer func() { b.to = nil }() // it holds the page
 	p.reserve(len(page.Events), b.headersPerEvent(page), b.textOf(page))
-	made := builtPage{topics: topics, now: now, span: keptBy(&topics.Events.Settings, now)}
+	made := builtPage{letters: topics.DeadLetters, now: now}
+	b.destinations = append(b.destinations[:0], destination{topics.Events, keptBy(&topics.Events.Settings, now)})
+	for _, t := range topics.Routed {
+		b.destinations = append(b.destinations, destination{t, keptBy(&t.Settings, now)})
+	}
 	if page.Source != b.source {
 		b.source, b.sourceText = page.Source, []byte(b.naming.Of(page.Source))
 	}
@@ -119,23 +130,32 @@ func (b *builder) textOf(page *bridge.Page) (bytes int) {
 
 // add builds the record of one event, or its dead letter.
 func (b *builder) add(made *builtPage, page *bridge.Page, ev *bridge.Event) error {
-	topic := made.topics.Events
-	switch {
-	case ev.Defect != bridge.DefectNone:
-		return b.divert(made, deadLetter{page: page, event: ev, defect: ev.Defect})
-	case len(ev.Raw) == 0: // would be a tombstone
-		return b.divert(made, deadLetter{page: page, event: ev, defect: bridge.DefectNotObject})
+	to := &b.destinations[0]
+	if int(ev.Route) < len(b.destinations) { // a replay has one topic for all
+		to = &b.destinations[ev.Route]
 	}
-	stamp, restamped := made.stamp(b.cfg.Timestamp, ev)
+	letter := deadLetter{page: page, event: ev, defect: ev.Defect, to: to.Topic}
+	switch {
+	case ev.Route == bridge.RouteDrop:
+		made.receipt.Dropped++
+		return nil
+	case ev.Defect != bridge.DefectNone:
+		return b.divert(made, letter)
+	case len(ev.Raw) == 0: // would be a tombstone
+		letter.defect = bridge.DefectNotObject
+		return b.divert(made, letter)
+	}
+	stamp, restamped := made.stamp(b.cfg.Timestamp, to, ev)
 	if restamped && b.cfg.OnExpired == stopStream {
-		return b.expired(page, ev, made.span)
+		return b.expired(page, ev, to)
 	}
 	rec := kgo.Record{
-		Topic: topic.Name, Key: slices.Clip(ev.Key), Value: slices.Clip(ev.Raw),
+		Topic: to.Name, Key: slices.Clip(ev.Key), Value: slices.Clip(ev.Raw),
 		Timestamp: stamp, Headers: b.eventHeaders(ev),
 	}
-	if size := recordSize(&rec); size > topic.Settings.MaxMessage {
-		return b.divert(made, deadLetter{page: page, event: ev, defect: bridge.DefectTooLarge, size: size})
+	if size := recordSize(&rec); size > to.Settings.MaxMessage {
+		letter.defect, letter.size = bridge.DefectTooLarge, size
+		return b.divert(made, letter)
 	}
 	b.to.records = append(b.to.records, rec)
 	made.receipt.Published++
@@ -148,24 +168,24 @@ func (b *builder) add(made *builtPage, page *bridge.Page, ev *bridge.Event) erro
 
 // stamp returns the record's timestamp, and whether it replaces an event time
 // that the topic would not retain.
-func (b *builtPage) stamp(setting string, ev *bridge.Event) (time.Time, bool) {
+func (b *builtPage) stamp(setting string, to *destination, ev *bridge.Event) (time.Time, bool) {
 	switch {
-	case setting == timestampPublish || b.topics.Events.Settings.AppendTime || ev.Time == bridge.NoTime:
+	case setting == timestampPublish || to.Settings.AppendTime || ev.Time == bridge.NoTime:
 		return b.now, false
-	case b.span.holds(ev.Time):
+	case to.span.holds(ev.Time):
 		return time.UnixMilli(ev.Time), false
 	default:
 		return b.now, true
 	}
 }
 
-func (b *builder) expired(page *bridge.Page, ev *bridge.Event, span timeRange) error {
+func (b *builder) expired(page *bridge.Page, ev *bridge.Event, to *destination) error {
 	return &bridge.Fault{
 		Class: bridge.Permanent, Reason: bridge.ReasonRetention, Code: "expired",
 		Hint: "raise retention.ms of the topic, or set BRIDGE_ON_EXPIRED=publish-time to publish such events with the " +
 			"publish time",
 		Err: fmt.Errorf("%s: time %s is outside the range that topic %s keeps (%s to %s)", nameItem(page, ev),
-			instant(ev.Time), b.cfg.Topic, instant(span.from), instant(span.to)),
+			instant(ev.Time), to.Name, instant(to.span.from), instant(to.span.to)),
 	}
 }
 

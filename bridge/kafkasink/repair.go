@@ -51,9 +51,9 @@ const repairTries = 3
 // topic>.jobs and is kept until it is forgotten; the transactional id is
 // <checkpoint topic>.jobs.<stream>.<job>. A Repair is for one goroutine.
 type Repair struct {
-	sink  *Sink
-	marks map[string][]byte // those before the session's barrier, and those added since
-	topic [16]byte          // the id of the events' topic when the repair began
+	sink   *Sink
+	marks  map[string][]byte     // those before the session's barrier, and those added since
+	topics kafkaclient.Described // of the session that began the repair
 	// dry has the topic of a rehearsal, which has no session; nil otherwise.
 	dry *kafkaclient.Described
 }
@@ -73,7 +73,7 @@ func OpenRepair(ctx context.Context, cfg Config, job string) (*Repair, error) {
 	if err := r.begin(ctx); err != nil {
 		return nil, err
 	}
-	r.topic = r.sink.session.topics.Events.ID
+	r.topics = r.sink.session.topics.Described
 	return r, nil
 }
 
@@ -87,17 +87,20 @@ func Rehearse(ctx context.Context, cfg Config, job string) (*Repair, error) {
 	if r.marks, err = kafkaclient.With(ctx, &r.sink.cfg.Config, r.sink.cfg.Topic, r.visibleMarks); err != nil {
 		return nil, err
 	}
+	names := r.sink.cfg.Topics()
 	topics, err := kafkaclient.With(ctx, &r.sink.cfg.Config, r.sink.cfg.Topic,
-		func(ctx context.Context, client *kafkaclient.Client) ([]kafkaclient.Topic, error) {
-			return client.Describe(ctx, r.sink.cfg.Topic)
+		func(ctx context.Context, client *kafkaclient.Client) (kafkaclient.Described, error) {
+			return names.Describe(client.Describe(ctx, names.OfEvents()...))
 		})
-	if err == nil {
-		err = r.sink.cfg.CanPublish(&topics[0])
-	}
 	if err != nil {
 		return nil, err
 	}
-	r.dry = &kafkaclient.Described{Events: &topics[0]}
+	for _, t := range topics.OfEvents() {
+		if err := r.sink.cfg.CanPublish(t); err != nil {
+			return nil, err
+		}
+	}
+	r.dry = &topics
 	return r, nil
 }
 
@@ -195,9 +198,10 @@ func (r *Repair) goOn(ctx context.Context, mark string, value []byte) error {
 		}
 	}
 	var err error
+	recreated := r.topics.Recreated(&r.sink.session.topics.Described)
 	switch {
-	case r.sink.session.topics.Events.ID != r.topic:
-		err = fmt.Errorf("topic %s was recreated meanwhile: repeat the command", r.sink.cfg.Topic)
+	case recreated != nil:
+		err = fmt.Errorf("topic %s was recreated meanwhile: repeat the command", recreated.Name)
 	case !maps.EqualFunc(known, found, bytes.Equal):
 		err = fmt.Errorf("%w: another process has run the same job meanwhile; run it again, it detects what was published",
 			bridge.ErrFenced)

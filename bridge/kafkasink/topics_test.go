@@ -150,8 +150,15 @@ func TestConfigValidate(t *testing.T) {
 		"checkpoints in events": {func(c *settings) { c.CheckpointTopic = c.Topic }, "KAFKA_CHECKPOINT_TOPIC must differ"},
 		"checkpoints in DLQ": {func(c *settings) { c.CheckpointTopic = "dlq." + c.Topic },
 			"_CHECKPOINT_TOPIC must differ"},
-		"a transaction for ever": {func(c *settings) { c.TransactionTimeout = time.Hour }, "KAFKA_TRANSACTION_TIMEOUT"},
-		"same topic twice":       {func(c *settings) { c.DLQTopic = c.Topic }, "KAFKA_DLQ_TOPIC must differ"},
+		"a transaction for ever":    {func(c *settings) { c.TransactionTimeout = time.Hour }, "KAFKA_TRANSACTION_TIMEOUT"},
+		"routes":                    {func(c *settings) { c.RouteText = "order.*=orders,/region=eu-*:eu,x=drop" }, ""},
+		"no route":                  {func(c *settings) { c.RouteText = "order.*" }, "KAFKA_ROUTES"},
+		"route by a broken pointer": {func(c *settings) { c.RouteText = "/a~2=x:orders" }, "KAFKA_ROUTES"},
+		"route to no topic":         {func(c *settings) { c.RouteText = "order=a b" }, "KAFKA_ROUTES"},
+		"route to dead letters":     {func(c *settings) { c.RouteText = "x=" + c.DeadTopic() }, "KAFKA_ROUTES names"},
+		"route to checkpoints":      {func(c *settings) { c.RouteText = "x=" + c.CheckpointTopic }, "KAFKA_ROUTES names"},
+		"route to jobs":             {func(c *settings) { c.RouteText = "x=" + c.CheckpointTopic + ".jobs" }, "KAFKA_ROUTES names"},
+		"same topic twice":          {func(c *settings) { c.DLQTopic = c.Topic }, "KAFKA_DLQ_TOPIC must differ"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

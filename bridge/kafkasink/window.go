@@ -49,7 +49,8 @@ func (c *Config) OfWindow(w Window) Config {
 	own.Part = &Part{Stream: c.Stream, Origin: w.Origin}
 	own.Mode, own.Known = bridge.ExactlyOnce, nil
 	if w.Origin == originReplay {
-		own.DLQTopic = "" // the default beside w.Topic
+		own.DLQTopic = ""  // the default beside w.Topic
+		own.RouteText = "" // but the export's routes still say which events are dropped
 	}
 	return own
 }

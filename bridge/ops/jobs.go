@@ -300,6 +300,7 @@ var refusals = map[backfill.Reason]string{
 	backfill.WasPaused: "resume the job again to end the pause",
 	backfill.Overlaps:  `choose another range, or "allow_overlap": true publishes it again, with the same ce_id`,
 	backfill.NoBounds:  "correct these settings, if the API has bounds",
+	backfill.Routed:    "replay the range to a topic of its own; exportbridge verify --repair publishes missing events",
 	backfill.Busy: "retry when one of them is done, lower parallel, " +
 		"or run exportbridge backfill or replay in another process",
 }

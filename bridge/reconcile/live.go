@@ -73,12 +73,16 @@ func (c *comparison) repairable(ctx context.Context) error {
 		return reject(OtherOrigin, "the stream exports %s, these settings request %s",
 			originText(live.Origin), originText(c.Origin))
 	case c.From < c.kept.From:
-		e := reject(NotKept, "the topic keeps events from %s on: "+
-			"retention has deleted older ones, and would delete them again", instant(c.kept.From))
-		e.Position = c.kept.From
-		return e
+		return c.notKept("the topic keeps events from %s on: " +
+			"retention has deleted older ones, and would delete them again")
 	}
 	return c.overlapsBackfill(ctx)
+}
+
+func (c *comparison) notKept(format string) error {
+	e := reject(NotKept, format, instant(c.kept.From))
+	e.Position = c.kept.From
+	return e
 }
 
 // checkRequest rejects settings that request another list than the live stream.

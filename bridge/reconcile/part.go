@@ -33,13 +33,17 @@ type copies struct {
 	own        bool   // the event has an id: further copies are the same event
 	awaits     bool   // see frontier.awaits
 	dated      bool   // the event has an ingestion time
+	dropped    bool   // a route drops the event
 	sum        uint32 // of the event's bytes in the API
 	at         int64  // the earliest time that the record can have
 }
 
 // wanted is the number of copies that the topic should have.
 func (c copies) wanted() int32 {
-	if c.own {
+	switch {
+	case c.dropped:
+		return 0
+	case c.own:
 		return min(1, c.api)
 	}
 	return c.api
@@ -217,8 +221,12 @@ func (p *part) readPage(page *bridge.Page) error {
 		if ingested > 0 {
 			p.since = min(p.since, ingested)
 		}
+		c.dropped = e.Route == bridge.RouteDrop
 		if c.api++; c.api == 1 || e.ID == nil {
 			p.found.API++
+			if c.dropped {
+				p.found.Dropped++
+			}
 			p.found.Digest.add(Digest(named))
 			if e.Time == bridge.NoTime {
 				p.found.Undated++
@@ -278,7 +286,9 @@ func (p *part) count() map[eventName]int32 {
 			p.found.Extra++
 			p.found.Again += int64(c.topic - 1)
 			continue
-		case c.missing() > 0 && p.kept.Expired && c.at < p.kept.From:
+		case c.dropped: // but published before the route was set, or not
+			continue
+		case c.missing() > 0 && p.kept.Expired && !p.kept.Uneven && c.at < p.kept.From:
 			p.found.Deleted += int64(c.missing())
 		case c.missing() > 0:
 			missing[name] = c.missing()

@@ -144,6 +144,8 @@ type Report struct {
 	KeptFrom int64 `json:"kept_from,omitempty"`
 	// Extra counts the events that are in the topic only.
 	Extra int64 `json:"extra"`
+	// Dropped counts the API's events that a route drops.
+	Dropped int64 `json:"dropped_by_route,omitempty"`
 	// Undated counts the API's events without a time. The records of such events are in
 	// no range: Extra does not count them.
 	Undated int64 `json:"undated,omitempty"`
@@ -211,6 +213,9 @@ func Run(ctx context.Context, cfg Config, ports Ports) (*Report, error) {
 	if c.kept, err = ports.Topic.Kept(ctx); err != nil {
 		return nil, err
 	}
+	if c.kept.Uneven && c.From < c.kept.From {
+		return nil, c.notKept("the topics keep events for different times: only from %s on do all keep them")
+	}
 	if cfg.Mode != Compare {
 		if err := c.repairable(ctx); err != nil {
 			return nil, err
@@ -261,7 +266,7 @@ func (r *Report) add(p *Report) {
 	r.API, r.Held, r.Missing = r.API+p.API, r.Held+p.Held, r.Missing+p.Missing
 	r.DeadLettered += p.DeadLettered
 	r.Extra, r.Again, r.Parts = r.Extra+p.Extra, r.Again+p.Again, r.Parts+1
-	r.Outside += p.Outside
+	r.Outside, r.Dropped = r.Outside+p.Outside, r.Dropped+p.Dropped
 	r.Undated, r.Deleted, r.KeptFrom = r.Undated+p.Undated, r.Deleted+p.Deleted, max(r.KeptFrom, p.KeptFrom)
 	r.Late.add(&p.Late)
 	r.MissingEvents = firstOf(slices.Concat(r.MissingEvents, p.MissingEvents))

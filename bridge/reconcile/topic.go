@@ -53,21 +53,21 @@ func (c *comparison) settled(ctx context.Context, l deadletter.Log, from int64) 
 			return spans, kafkaclient.Since(ctx, l, spans, max(0, from-stampSlack.Milliseconds()))
 		}
 		if c.Waiting != nil && time.Since(began) > settleQuiet {
-			c.Waiting(fmt.Errorf("open transaction on partition %d of topic %s", open, l.Topic()))
+			c.Waiting(fmt.Errorf("open transaction on partition %d of topic %s", kafkaclient.PartitionIn(open), l.Topic()))
 		}
 		bridge.Sleep(limited, settleInterval)
 		if err := limited.Err(); err != nil {
 			return nil, fmt.Errorf("wait for the open transaction on partition %d of topic %s: %w",
-				open, l.Topic(), err)
+				kafkaclient.PartitionIn(open), l.Topic(), err)
 		}
 	}
 }
 
-// keep asks what the topic keeps, and rejects a recreated topic: the marks and the records
+// keep asks what the topics keep, and rejects a recreated topic: the marks and the records
 // read so far are of the deleted one.
 func (c *comparison) keep(ctx context.Context) error {
 	kept, err := c.Topic.Kept(ctx)
-	if err == nil && kept.ID != c.kept.ID {
+	if err == nil && (kept.ID != c.kept.ID || kept.Further != c.kept.Further) {
 		err = reject(TopicMade, "topic %s was recreated meanwhile", c.Topic.Topic())
 	}
 	c.kept = kept

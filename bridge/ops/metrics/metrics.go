@@ -40,6 +40,7 @@ type Metrics struct {
 	dead         bounded
 	dropped      bounded
 	restamped    counter
+	unrouted     counter
 	tailChanged  bounded
 	repeated     counter
 	atBorder     counter
@@ -199,6 +200,7 @@ func (m *Metrics) defineSink() {
 		"Events passed by the cursor that reached no topic. Must stay 0.", "reason", unaccounted)
 	m.restamped = m.counter(seldom, "events_restamped_total",
 		"Events published with the publish time because the topic would not retain their event time.")
+	m.unrouted = m.counter(seldom, "events_dropped_by_route_total", "Events that a route of KAFKA_ROUTES drops.")
 	m.shared = m.counter(seldom, "events_shared_id_total",
 		"Items that share their id with a different item of the page: published, or dead letters (BRIDGE_ON_SHARED_ID).")
 	m.repeated = m.counter(seldom, "events_repeated_total", "Items listed twice in one page and published once.")
@@ -367,6 +369,7 @@ func (m *Metrics) committed(o bridge.Observation) {
 	m.published.add(s, float64(o.Events))
 	m.bytes.add(s, float64(o.Receipt.Bytes))
 	m.restamped.add(s, float64(o.Receipt.Restamped))
+	m.unrouted.add(s, float64(o.Receipt.Dropped))
 	m.repeated.add(s, float64(o.Repeated))
 	m.atBorder.add(s, float64(o.AtBorder))
 	m.shared.add(s, float64(o.Shared))

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -234,6 +235,8 @@ func entryNote(e *control.HistoryEntry) string {
 	switch ch := e.Change; {
 	case ch != nil && e.Seq == 0:
 		notes = append(notes, fmt.Sprintf("%s from %s%s", ch.Kind, ch.From, byText(ch.Who, ch.Reason)))
+	case e.Kind == bridge.KindRoutes:
+		notes = append(notes, "routes: "+cmp.Or(e.Routes, "none"))
 	case e.Kind != bridge.KindData:
 		notes = append(notes, string(e.Kind))
 	}

@@ -187,6 +187,7 @@ func (s *streamStatus) rows(now time.Time) [][2]string {
 		add("try", "raise maxmemory of Redis, or free memory; do not allow eviction")
 	}
 	if c := s.Checkpoint; c != nil {
+		add("routes", c.Routes)
 		add("position", positionText(c.Checkpoint, s.Live, now))
 		add("speed", s.speedText(now))
 		add("committed", committedText(c.Checkpoint, "events up to the cursor", now))
@@ -210,6 +211,9 @@ func (s *streamStatus) rows(now time.Time) [][2]string {
 		}
 		if late := s.Live.Late.Text(); late != "" {
 			add("late", "events that the API showed late, since the start: "+late)
+		}
+		if s.Live.Dropped > 0 {
+			add("dropped", humanize.Comma(s.Live.Dropped)+" events by a route, since the start")
 		}
 		if s.Live.DeadLettered > 0 {
 			add("dead", fmt.Sprintf("%s dead letters since the start, %s of the events: exportbridge dlq list",

@@ -386,6 +386,9 @@ func (l *loader) fillKafka(st *Stream) {
 		st.Kafka.Topic = defaultTopic(st.Name)
 	}
 	st.Engine.Topic, st.Engine.DivertAll = st.Kafka.Topic, st.Kafka.DivertsAll()
+	st.Export.Routes = st.Kafka.Routes()
+	st.Engine.Routes = st.Export.Routes.Text
+	l.checkRoutes(st)
 	st.Engine.EndExplicit = st.Export.MoreField != ""
 	if d, err := bridge.ParseDuration(st.Kafka.Retention); err == nil && st.Kafka.Retention != "-1" {
 		st.Kafka.Retention = d.String()
@@ -393,6 +396,20 @@ func (l *loader) fillKafka(st *Stream) {
 	st.Export.KeyPointer = st.Kafka.Key
 	if key := st.Kafka.Key; key != "none" && key != kafkastream.DefaultConfig().Key { // a list may lack the default
 		st.Engine.KeyPointer = key
+	}
+}
+
+// checkRoutes rejects routes that the other settings of the stream defeat.
+func (l *loader) checkRoutes(st *Stream) {
+	const name = "KAFKA_ROUTES"
+	routes := &st.Export.Routes
+	if types := st.Export.ItemType; routes.ByType() && len(types) == 1 && types[0] == "none" {
+		l.addf(name, "%s: compares types, but EXPORT_ITEM_TYPE=none says that there are none; "+
+			"use /POINTER=PATTERN:TOPIC", name)
+	}
+	if routes.Drops() && st.Windows.Windows() {
+		l.addf(name, "%s: the topic drop is not possible with EXPORT_FOLLOW=windows, where the topics show which "+
+			"events are new; name a topic with a short retention", name)
 	}
 }
 

@@ -133,6 +133,43 @@ func TestLoadProblems(t *testing.T) {
 			nil,
 		},
 		{
+			"two streams, one topic of routes",
+			[]string{"BRIDGE_STREAMS=events,more", "STREAM_MORE_EXPORT_RESOURCE=events",
+				"STREAM_EVENTS_KAFKA_ROUTES=a=shared,b=one", "STREAM_MORE_KAFKA_ROUTES=b=two,c=shared"},
+			[]string{"BRIDGE_STREAMS: streams events and more have the same source, and both publish to topic shared, " +
+				"remove one or set STREAM_MORE_KAFKA_ROUTES"},
+		},
+		{
+			"two streams, a route to the other's topic",
+			[]string{"BRIDGE_STREAMS=events,more", "STREAM_MORE_EXPORT_RESOURCE=events",
+				"STREAM_MORE_KAFKA_ROUTES=b=export.events"},
+			[]string{"BRIDGE_STREAMS: streams events and more have the same source, and both publish to topic " +
+				"export.events, remove one or set STREAM_MORE_KAFKA_ROUTES"},
+		},
+		{
+			"two sources, one topic of routes",
+			[]string{"BRIDGE_STREAMS=events,users", "KAFKA_ROUTES=/a=b:shared"},
+			nil,
+		},
+		{
+			"routes that compare no types",
+			[]string{"KAFKA_ROUTES=a=orders", "EXPORT_ITEM_TYPE=none"},
+			[]string{"KAFKA_ROUTES: compares types, but EXPORT_ITEM_TYPE=none says that there are none; " +
+				"use /POINTER=PATTERN:TOPIC"},
+		},
+		{
+			"routes that drop, with windows",
+			[]string{"KAFKA_ROUTES=a=drop", "EXPORT_FOLLOW=windows", "EXPORT_START=-90d"},
+			[]string{"KAFKA_ROUTES: the topic drop is not possible with EXPORT_FOLLOW=windows, where the topics show which " +
+				"events are new; name a topic with a short retention"},
+		},
+		{
+			"routes with an attestation",
+			[]string{"KAFKA_ROUTES=a=orders", "BRIDGE_ATTEST=1h"},
+			[]string{"BRIDGE_ATTEST must be 0 with KAFKA_ROUTES: periods are compared with KAFKA_TOPIC alone; " +
+				"exportbridge verify compares all topics"},
+		},
+		{
 			"two streams, one source",
 			[]string{"BRIDGE_STREAMS=events,more", "STREAM_MORE_EXPORT_RESOURCE=events"},
 			nil,

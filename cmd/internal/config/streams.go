@@ -46,7 +46,8 @@ func (l *loader) addStream(name, format string, args ...any) {
 	l.add("BRIDGE_STREAMS", "BRIDGE_STREAMS: "+message)
 }
 
-// checkTwins rejects two streams that would publish the same events to one topic.
+// checkTwins rejects two streams that would publish the same events to one topic. Routes of
+// the two are not compared: a topic of both is rejected, whichever events they send to it.
 func (l *loader) checkTwins(streams []Stream, need Uses) {
 	if need&(UsesExport|UsesKafka) != UsesExport|UsesKafka {
 		return
@@ -54,9 +55,18 @@ func (l *loader) checkTwins(streams []Stream, need Uses) {
 	for i := range streams {
 		for j := range streams[:i] {
 			a, b := &streams[j], &streams[i]
-			if a.Kafka.Topic == b.Kafka.Topic && a.sameSource(b) {
+			if !a.sameSource(b) {
+				continue
+			}
+			if a.Kafka.Topic == b.Kafka.Topic {
 				l.addStream(b.Name, "streams %s and %s have the same source and topic, remove one or set %sKAFKA_TOPIC",
 					a.Name, b.Name, streamPrefix(b.Name))
+				continue
+			}
+			of, others := a.Kafka.Topics(), b.Kafka.Topics()
+			if i := slices.IndexFunc(of.OfEvents(), others.HasEvents); i >= 0 {
+				l.addStream(b.Name, "streams %s and %s have the same source, and both publish to topic %s, remove one or "+
+					"set %sKAFKA_ROUTES", a.Name, b.Name, of.OfEvents()[i], streamPrefix(b.Name))
 			}
 		}
 	}

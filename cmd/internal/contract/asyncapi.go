@@ -13,6 +13,8 @@ import (
 // Stream is what a Document says of a stream.
 type Stream struct {
 	Name, Topic string
+	// Routed are the topics of routes.
+	Routed []string
 	// DeadTopic is the dead-letter topic; empty leaves it out.
 	DeadTopic string
 	// Key is the JSON pointer to the record key, or none. Headers is the value of
@@ -154,11 +156,15 @@ func (d *Document) describe(s *Stream) error {
 		d.Components.Schemas[s.Name] = schema
 		payload = reference{"#/components/schemas/" + s.Name}
 	}
-	d.add(s.Name, s.Topic, message{
+	event := message{
 		Title: "Event of stream " + s.Name, ContentType: d.DefaultContentType,
 		Description: "The value is the event as the API sent it, byte for byte.",
 		Headers:     describeHeaders(s.headers(nil)), Payload: payload, Bindings: s.key(),
-	})
+	}
+	d.add(s.Name, s.Topic, event)
+	for i, topic := range s.Routed {
+		d.add(fmt.Sprintf("%s.route-%d", s.Name, i+1), topic, event)
+	}
 	if s.DeadTopic != "" {
 		d.add(s.Name+".dead-letter", s.DeadTopic, message{ // a stream has no dot in its name
 			Title: "Dead letter of stream " + s.Name,

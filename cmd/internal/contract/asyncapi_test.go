@@ -46,7 +46,7 @@ const orderSchema = `{"$schema": "https://json-schema.org/draft/2020-12/schema",
 // streamsOfAllKinds are streams that differ in all that a document says.
 func streamsOfAllKinds() []Stream {
 	return []Stream{
-		{Name: "any", Topic: "export.any", DeadTopic: "dlq.export.any", Key: "/userId", Headers: "cloudevents", Late: true},
+		{Name: "any", Topic: "export.any", Routed: []string{"export.orders", "export.shared"}, DeadTopic: "dlq.export.any", Key: "/userId", Headers: "cloudevents", Late: true},
 		{Name: "a_b-c", Topic: "export.shared", Key: "none", Headers: "minimal", Schema: orderSchema},
 		{Name: "bare", Topic: "export.shared", DeadTopic: "dlq.x", Key: "/a~1b", Headers: "none", Schema: "true"},
 		{Name: "newer", Topic: "export.newer", Key: "/id", Headers: "none",
@@ -169,7 +169,7 @@ func TestDocumentOfSettings(t *testing.T) {
 	if messages["a_b-c"].Bindings.Kafka.Key != nil || messages["any"].Bindings.Kafka.Key == nil {
 		t.Error("only the stream without KAFKA_KEY=none has a key")
 	}
-	if c := d.Channels["export.shared"]; len(d.Channels) != 7 || len(c.Messages) != 2 {
+	if c := d.Channels["export.shared"]; len(d.Channels) != 8 || len(c.Messages) != 3 {
 		t.Errorf("%d channels, the shared one with %d messages", len(d.Channels), len(c.Messages))
 	}
 	want := map[string]any{
@@ -191,7 +191,7 @@ func TestDocumentOfSettings(t *testing.T) {
 	if older := d.Components.Schemas["any-dead-letter"].(map[string]any); older["schemaFormat"] != nil {
 		t.Errorf("names and values that read like newer keywords: %v", older)
 	}
-	if len(messages) != 8 || messages["any.dead-letter"].Headers == nil || messages["any-dead-letter"].Headers != nil {
+	if len(messages) != 10 || messages["any.dead-letter"].Headers == nil || messages["any-dead-letter"].Headers != nil {
 		t.Errorf("a stream and dead letters of another one share a name: %v", messages)
 	}
 }

@@ -42,7 +42,8 @@ func JobPlanner(s *config.Settings, st *config.Stream, logs *kafkasink.JobLogs, 
 		SessionTimeout: st.Kafka.SessionTimeout,
 		Live:           st.Kafka.History(), Topics: w, CheckAPI: w.checkAPI, Open: w.open,
 		NoBounds: st.Export.Bounded(), NoStart: st.Export.Starts(), Windows: st.Windows.Windows(),
-		Owner: func(id string) backfill.Owner { return plans.Owner(id) },
+		Routed: len(st.Export.Routes.Topics) > 0,
+		Owner:  func(id string) backfill.Owner { return plans.Owner(id) },
 	}, nil
 }
 
@@ -63,7 +64,8 @@ func (w *jobPorts) Choose(ctx context.Context, j *backfill.Job) (exists bool, er
 	j.Topic = cmp.Or(j.Topic, kafkaadmin.ReplayTopic(w.Kafka.Topic, j.ID))
 	for i := range w.all.Streams {
 		k := &w.all.Streams[i].Kafka
-		if slices.Contains([]string{k.Topic, k.DLQTopic, "dlq." + k.Topic, k.CheckpointTopic}, j.Topic) {
+		own := append([]string{k.Topic, k.DLQTopic, "dlq." + k.Topic, k.CheckpointTopic}, k.Routes().Topics...)
+		if slices.Contains(own, j.Topic) {
 			return false, backfill.Invalid("topic", "belongs to stream %s", w.all.Streams[i].Name)
 		}
 	}

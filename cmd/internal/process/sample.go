@@ -7,9 +7,9 @@ import (
 )
 
 // sampler offers published events to the sampler of the web UI.
-func sampler(to *ops.Sampler, stream, topic string) func(*kgo.Record) {
+func sampler(to *ops.Sampler, stream, letters string) func(*kgo.Record) {
 	return func(r *kgo.Record) {
-		if r.Topic != topic {
+		if r.Topic == letters {
 			return // a dead letter
 		}
 		to.Offer(stream, func(values bool) ops.Sample { return sampleOf(r, values) })

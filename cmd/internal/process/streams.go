@@ -132,7 +132,7 @@ func (p *Process) wire(st *config.Stream) (*stream, error) {
 	said, kafka := kafkaReports(p.log, st.Name, p.kafkaOutage), health.Reporter(bridge.DependencySink)
 	st.Kafka.Report = func(err error) { said(err); kafka(err) }
 	st.Kafka.Log = log.With(logComponent, "kafka")
-	st.Kafka.Sampled = sampler(p.samples, st.Name, st.Kafka.Topic)
+	st.Kafka.Sampled = sampler(p.samples, st.Name, st.Kafka.DeadTopic())
 	st.Engine.Log, st.Engine.Limits, st.Engine.Budget, st.Engine.Starts = p.log, p.options.Limits, p.budget, p.starts
 	st.Engine.StrayCursor, st.Engine.LeakInCursor = st.Export.StrayCursor, st.Export.LeakInCursor
 	api, err := exportapi.New(st.Export)

@@ -151,6 +151,8 @@ function cause(r, state, act) {
     if (w.hint) rows.push(['Try', w.hint]);
   }
   if (r.many_dead_letters && model.deadLetters) rows.push(['Dead letters', `most often ${model.deadLetters}`]);
+  if (r.checkpoint?.routes) rows.push(['Routes', r.checkpoint.routes]);
+  if (l?.dropped_by_route > 0) rows.push(['Dropped', `${plural(l.dropped_by_route, 'event')} by a route, since the start`]);
   if (l?.border_repeats > 0) rows.push(['Borders', `${plural(l.border_repeats, 'item')} listed again at the beginning of the next page and dropped`]);
   const late = Object.entries(l?.late_events ?? {});
   if (late.length > 0) rows.push(['Late', `events that the API showed late, by how late: ${late.map(([to, n]) => `${n} up to ${to}`).join(', ')}`.replace('up to more', 'later')]);

@@ -163,6 +163,12 @@ func openTail(ctx context.Context, a *cli.App, o *tailOptions) (*tailer, error) 
 		kafka.Topic, setting = o.topic, "--topic"
 	case o.dlq:
 		kafka.Topic, setting = kafka.DeadTopic(), "KAFKA_DLQ_TOPIC"
+	default:
+		if further := kafka.Routes().Topics; len(further) > 0 {
+			return nil, cli.WrongUsage("exportbridge tail --topic "+kafka.Topic,
+				"stream %s publishes to several topics, of which tail reads one: %s", st.Name,
+				strings.Join(append([]string{kafka.Topic}, further...), ", "))
+		}
 	}
 	reader, err := OpenTopic(ctx, a, s, &kafka, setting)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -254,7 +255,26 @@ func eventReader(ctx context.Context, st *config.Stream) (*kafkaclient.TopicRead
 		hint := cli.MissingTopic(cli.WithSimilar(ctx, &st.Kafka.Config.Config, "KAFKA_TOPIC", st.Kafka.Topic))
 		return nil, cli.Errorf(cli.ExitFailed, hint, "topic %s does not exist", st.Kafka.Topic)
 	}
-	return &kafkaclient.TopicReader{Open: st.Kafka.Open, Name: st.Kafka.Topic, Patience: usualPatience}, nil
+	further, err := furtherTopics(ctx, st)
+	return &kafkaclient.TopicReader{
+		Open: st.Kafka.Open, Name: st.Kafka.Topic, Further: further, Patience: usualPatience,
+	}, cli.Explain(err)
+}
+
+// furtherTopics returns the topics of the stream's routes, and those of former routes that
+// still exist.
+func furtherTopics(ctx context.Context, st *config.Stream) ([]string, error) {
+	all := st.Export.Routes.Topics
+	newest, err := bridge.Newest(ctx, st.Kafka.History())
+	for i := range newest.Topics {
+		if t := &newest.Topics[i]; err == nil && t.Former && !slices.Contains(all, t.Name) && t.Name != st.Kafka.Topic {
+			var there bool
+			if there, err = st.Kafka.Exists(ctx, t.Name); there {
+				all = append(slices.Clip(all), t.Name)
+			}
+		}
+	}
+	return all, err
 }
 
 // verdict is the error of a report with missing events.
@@ -298,6 +318,9 @@ func (o *verifyOptions) print(a *cli.App, r *reconcile.Report) error {
 		{"extra", extraText(r)},
 		{"copies", number(r.Again) + " duplicate records"},
 		{"late", latenessText(r, o.late)},
+	}
+	if r.Dropped > 0 {
+		rows = append(rows, [2]string{"dropped", number(r.Dropped) + " by a route"})
 	}
 	if r.Deleted > 0 {
 		text := number(r.Deleted) + " older than " + instantText(r.KeptFrom) + " may have been deleted by retention"

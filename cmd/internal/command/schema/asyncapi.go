@@ -36,7 +36,7 @@ generators. The command contacts no server.`,
 		for i := range s.Streams {
 			st := &s.Streams[i]
 			streams[i] = contract.Stream{
-				Name: st.Name, Topic: st.Kafka.Topic, Key: st.Kafka.Key, Headers: st.Kafka.Headers,
+				Name: st.Name, Topic: st.Kafka.Topic, Routed: st.Export.Routes.Topics, Key: st.Kafka.Key, Headers: st.Kafka.Headers,
 				Late: st.Windows.Windows(), Schema: st.Contract.Schema,
 			}
 			if dead {

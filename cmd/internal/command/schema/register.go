@@ -56,6 +56,9 @@ the schema.`,
 		if err != nil {
 			return err
 		}
+		if err := oneTopic(st); err != nil {
+			return err
+		}
 		if st.Contract.Schema == "" {
 			return noSchema(st.Name)
 		}

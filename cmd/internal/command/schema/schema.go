@@ -74,10 +74,22 @@ func (s *sample) open(ctx context.Context, a *cli.App) error {
 	if err != nil {
 		return err
 	}
+	if err := oneTopic(st); err != nil {
+		return err
+	}
 	s.settings = st
 	s.skipped = func() { records.SaySkipped(a, s.topic) }
 	s.topic, err = records.OpenTopic(ctx, a, all, &st.Kafka, "KAFKA_TOPIC")
 	return err
+}
+
+// oneTopic rejects a stream with several topics, of which a command would leave out all but one.
+func oneTopic(st *config.Stream) error {
+	if routes := st.Kafka.Routes(); len(routes.Topics) > 0 {
+		return cli.WrongUsage("add --set KAFKA_ROUTES= --set KAFKA_TOPIC=NAME",
+			"stream %s publishes to several topics (KAFKA_ROUTES), choose one", st.Name)
+	}
+	return nil
 }
 
 // read calls visit with the newest records. It first finds where they are, so that it holds

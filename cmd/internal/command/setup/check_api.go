@@ -190,8 +190,10 @@ func sampleOf(items []exportapi.SampledItem, st *config.Stream) *[]sampledItem {
 	shown := make([]sampledItem, 0, len(items))
 	for i := range items {
 		item := &items[i]
-		s := sampledItem{Item: i, ID: item.ID, Type: item.Type, Key: item.Key, Topic: st.Kafka.Topic, Problem: item.Why}
+		s := sampledItem{Item: i, ID: item.ID, Type: item.Type, Key: item.Key, Problem: item.Why,
+			Topic: st.Export.Routes.Target(item.Route, st.Kafka.Topic)}
 		switch {
+		case item.Route == bridge.RouteDrop: // not even as a dead letter
 		case item.Defect != bridge.DefectNone:
 			s.Topic = ""
 			if st.Kafka.OnBadEvent != "stop" {

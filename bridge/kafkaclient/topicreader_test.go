@@ -1,0 +1,90 @@
+package kafkaclient_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/kafkaclient"
+)
+
+// A TopicReader reads several topics as one. What they keep is what all keep.
+func TestSeveralTopics(t *testing.T) {
+	t.Parallel()
+	addrs := kafkatest.Brokers(t)
+	w, old := newWorld(t, addrs, 2), time.Now().Add(-time.Hour).UnixMilli()/1000
+	further := &world{T: t, client: w.client, admin: w.admin, topic: w.topic + "b"}
+	for topic, retention := range map[string]string{further.topic: "-1", w.topic + "c": "604800000"} {
+		kafkatest.CreateTopic(t, addrs, topic, 3, map[string]*string{"retention.ms": &retention})
+	}
+	w.put(w.client, 1, 1, 4)
+	further.put(w.client, 1, 4, 6)
+	further.put(w.client, 2, 6, 7)
+	cfg := kafkaclient.DefaultConfig()
+	cfg.Brokers = addrs
+	r := kafkaclient.TopicReader{Open: cfg.Open, Name: w.topic, Further: []string{further.topic}}
+	if r.Topic() != w.topic+", "+further.topic {
+		t.Errorf("named %s", r.Topic())
+	}
+	spans, err := r.Bounds(t.Context())
+	if err != nil || len(spans) != 5 {
+		t.Fatalf("bounds %v, %v", spans, err)
+	}
+	read := func() (got []string) {
+		err := r.Read(t.Context(), spans, func(rec *kgo.Record) error {
+			got = append(got, fmt.Sprintf("%s/%d %s", strings.TrimPrefix(rec.Topic, w.topic), rec.Partition, rec.Value))
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(got)
+		return got
+	}
+	if diff := cmp.Diff([]string{"/1 1", "/1 2", "/1 3", "b/1 4", "b/1 5", "b/2 6"}, read()); diff != "" {
+		t.Errorf("read (-want +got):\n%s", diff)
+	}
+	later, err := r.After(t.Context(), 5000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var parts []int32
+	for _, id := range slices.Sorted(maps.Keys(later)) {
+		parts = append(parts, kafkaclient.PartitionIn(id))
+		if s := spans[id]; later[id] < s.To {
+			spans[id] = kafkaclient.Span{From: later[id], To: s.To}
+		} else {
+			delete(spans, id)
+		}
+	}
+	if diff := cmp.Diff([]string{"b/1 5", "b/2 6"}, read()); diff != "" || !slices.Equal(parts, []int32{0, 1, 0, 1, 2}) {
+		t.Errorf("from a time on, partitions %v (-want +got):\n%s", parts, diff)
+	}
+
+	kept := func(whole, expired, uneven bool) kafkaclient.Kept {
+		t.Helper()
+		k, err := r.Kept(t.Context())
+		if err != nil || k.Whole != whole || k.Expired != expired || k.Uneven != uneven {
+			t.Errorf("%s: kept %+v, %v", r.Topic(), k, err)
+		}
+		return k
+	}
+	one := kept(true, false, false)
+	r.Further = []string{w.topic + "c"}
+	if other := kept(true, false, false); other.ID != one.ID || other.Further == one.Further || one.Further == "" {
+		t.Errorf("the topics %+v are those of %+v", other, one)
+	}
+	w.forget(1, 2)
+	if k := kept(false, true, false); k.From < old {
+		t.Errorf("kept from %d on", k.From)
+	}
+	r.Further = []string{further.topic}
+	kept(false, true, true)
+}
