@@ -205,20 +205,7 @@ func (s *streamStatus) rows(now time.Time) [][2]string {
 			add("warning", w.Text)
 			add("try", w.Hint)
 		}
-		if s.Live.BorderRepeats > 0 {
-			add("borders", humanize.Comma(s.Live.BorderRepeats)+
-				" items listed again at the beginning of the next page and dropped")
-		}
-		if late := s.Live.Late.Text(); late != "" {
-			add("late", "events that the API showed late, since the start: "+late)
-		}
-		if s.Live.Dropped > 0 {
-			add("dropped", humanize.Comma(s.Live.Dropped)+" events by a route, since the start")
-		}
-		if s.Live.DeadLettered > 0 {
-			add("dead", fmt.Sprintf("%s dead letters since the start, %s of the events: exportbridge dlq list",
-				humanize.Comma(s.Live.DeadLettered), percent(s.Live.DeadShare())))
-		}
+		s.addCounts(add)
 	}
 	add("processes", s.membersText())
 	add("guarantee", s.Guarantee)
@@ -236,6 +223,24 @@ func (s *streamStatus) rows(now time.Time) [][2]string {
 		add("note", n)
 	}
 	return rows
+}
+
+// addCounts adds what the owner counted since its start.
+func (s *streamStatus) addCounts(add func(name, text string)) {
+	if s.Live.BorderRepeats > 0 {
+		add("borders", humanize.Comma(s.Live.BorderRepeats)+
+			" items listed again at the beginning of the next page and dropped")
+	}
+	if late := s.Live.Late.Text(); late != "" {
+		add("late", "events that the API showed late, since the start: "+late)
+	}
+	if s.Live.Dropped > 0 {
+		add("dropped", humanize.Comma(s.Live.Dropped)+" events by a route, since the start")
+	}
+	if s.Live.DeadLettered > 0 {
+		add("dead", fmt.Sprintf("%s dead letters since the start, %s of the events: exportbridge dlq list",
+			humanize.Comma(s.Live.DeadLettered), percent(s.Live.DeadShare())))
+	}
 }
 
 func (s *streamStatus) stateText(now time.Time) string {
