@@ -1,6 +1,7 @@
 package redact
 
 import (
+	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -69,7 +70,11 @@ func (c *Config) Compile() (*Rules, error) {
 		return nil, err
 	}
 	r.hashKey = keys[len(keys)-1].secret
-	r.identityKey = mac(keys[0].secret, "exportbridge identity\x00"+c.Stream)
+	// By HKDF, not by the HMAC that hashes values: an item could choose the text, and show the key.
+	r.identityKey, err = hkdf.Key(sha256.New, keys[0].secret, nil, "exportbridge identity\x00"+c.Stream, sha256.Size)
+	if err != nil {
+		return nil, fmt.Errorf("derive the key of identities: %w", err)
+	}
 	r.IdentityKeyID = hex.EncodeToString(mac(r.identityKey, "id")[:8])
 	r.Label = c.label(keys[len(keys)-1])
 	return r, nil

@@ -202,3 +202,24 @@ func TestSums(t *testing.T) {
 		t.Error("the sum of an item is not the one with the key, or that from before is not its own")
 	}
 }
+
+// TestIdentityKeyIsSecret: no value of an item has the key of identities as its hash, which
+// every consumer reads.
+func TestIdentityKeyIsSecret(t *testing.T) {
+	t.Parallel()
+	r := redactor(t, redact.Config{Stream: "s", Hash: []string{"/a"}})
+	item := []byte(`{"a":"exportbridge identity\u0000s"}`)
+	out, err := r.Apply(nil, item)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash, err := base64.RawURLEncoding.DecodeString(string(out[len(`{"a":"`) : len(out)-len(`"}`)]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := hmac.New(sha256.New, hash)
+	h.Write(item)
+	if s := r.Sums(item, nil, false); bytes.Equal(h.Sum(nil), s.Keyed[:]) {
+		t.Error("a hash in an item is the key of identities")
+	}
+}

@@ -23,8 +23,8 @@ func Boundless(err error) error {
 }
 
 // SameRequestHint is the hint about settings that request another list than the stream.
-const SameRequestHint = "set EXPORT_URL, EXPORT_PATH, EXPORT_PARAMS, EXPORT_HEADERS and the credentials " +
-	"as for the bridge"
+const SameRequestHint = "set EXPORT_URL, EXPORT_PATH, EXPORT_PARAMS, EXPORT_HEADERS, EVENT_HASH_KEY " +
+	"and the credentials as for the bridge"
 
 // Operator is the user at this machine, for the history.
 func Operator() string {
