@@ -9,8 +9,9 @@ import (
 	"exportbridge/bridge"
 )
 
-// TestHeldUnderOtherRules: records of today's rules and of none are known by their bytes,
-// others by their ids, withheld items by their sums.
+// TestHeldUnderOtherRules: records without rules are known by their bytes. So are those of
+// today's rules whose item had an id. All others are known by their ids, withheld items by
+// their sums.
 func TestHeldUnderOtherRules(t *testing.T) {
 	t.Parallel()
 	sums := bridge.NewSums([32]byte{1}, [32]byte(sumOf("raw")), nil, nil)
@@ -21,7 +22,7 @@ func TestHeldUnderOtherRules(t *testing.T) {
 		want             bool
 	}{
 		"today's rules":                 {"changed", "x", "today", true},
-		"today's rules, other bytes":    {"other", id, "today", false},
+		"today's rules, its id":         {"other", id, "today", true},
 		"no rules":                      {"raw", "x", "", true},
 		"no rules, other bytes":         {"other", id, "", false},
 		"other rules, its id":           {"other", id, "before/k1", true},
@@ -40,6 +41,33 @@ func TestHeldUnderOtherRules(t *testing.T) {
 		}
 		if want := tc.rules == "before"+IDsChanged; h.otherIDs != want {
 			t.Errorf("%s: ids differ: %v, want %v", name, h.otherIDs, want)
+		}
+	}
+}
+
+// TestHeldWithEqualBytes: items without ids that differ in private data alone have records of
+// their own. Once there is an id (EXPORT_ITEM_ID), bytes are all that names such a record.
+func TestHeldWithEqualBytes(t *testing.T) {
+	t.Parallel()
+	item := func(received string) *bridge.Event {
+		sums := bridge.NewSums([32]byte(sumOf("keyed "+received)), [32]byte(sumOf(received)), nil, nil)
+		return &bridge.Event{Raw: []byte("changed"), Sums: &sums}
+	}
+	a, b := item("a"), item("b")
+	for _, letters := range []bool{false, true} {
+		h := newPublishedIndex(false, "today")
+		r := &kgo.Record{Value: a.Raw, Headers: []kgo.RecordHeader{
+			{Key: HeaderID, Value: a.AppendRecordID(nil)}, {Key: HeaderRedacted, Value: []byte("today")},
+		}}
+		if letters {
+			h.addLetter(r)
+		} else {
+			h.add(r)
+		}
+		named := *a
+		named.ID = []byte("1")
+		if !h.Match(&named) || h.Match(b) || !h.Match(a) || h.Match(a) {
+			t.Errorf("letters %v: a record is held once, by its item alone", letters)
 		}
 	}
 }

@@ -313,13 +313,22 @@ func newPublishedIndex(byKey bool, redacted string) *publishedIndex {
 func (p *publishedIndex) len() int { return len(p.events) + len(p.letters) }
 
 func (p *publishedIndex) add(r *kgo.Record) {
-	item, _ := p.item(r)
-	p.events[item]++
+	item, other, _ := p.item(r)
+	count(p.events, item, other)
+}
+
+// count counts a record by its name, and by its other name if it has one.
+func count(in map[fingerprint]int32, item, other fingerprint) {
+	in[item]++
+	if other != (fingerprint{}) {
+		in[other]++
+	}
 }
 
 // item names the item of a record. keyed is true if the name is not made of its bytes. A dead
-// letter with a long id has no key, nor has a record without the headers of CloudEvents.
-func (p *publishedIndex) item(r *kgo.Record) (item fingerprint, keyed bool) {
+// letter with a long id has no key, nor has a record without the headers of CloudEvents. other
+// is the name of an item without an id, under today's rules, for events that have one now.
+func (p *publishedIndex) item(r *kgo.Record) (item, other fingerprint, keyed bool) {
 	var id, at, spec, redacted []byte
 	for i := range r.Headers {
 		switch r.Headers[i].Key {
@@ -335,24 +344,26 @@ func (p *publishedIndex) item(r *kgo.Record) (item fingerprint, keyed bool) {
 	}
 	switch {
 	case p.byKey && id != nil && spec != nil:
-		return fingerprint(bridge.ItemKeyOf(id, at)), true
+		return fingerprint(bridge.ItemKeyOf(id, at)), other, true
 	case redacted != nil && string(redacted) != p.redacted:
 		p.foreign, p.otherIDs = true, p.otherIDs || !SameIDs(string(redacted), p.redacted)
-		return fingerprintOf(append([]byte(foreignID), id...)), true
+		return fingerprintOf(append([]byte(recordID), id...)), other, true
+	case redacted != nil && bridge.SumsOfRecord(id) != nil: // others can have the same bytes
+		return fingerprintOf(append([]byte(recordID), id...)), fingerprintOf(append([]byte(bare), r.Value...)), false
 	}
-	return fingerprintOf(r.Value), false
+	return fingerprintOf(r.Value), other, false
 }
 
 func (p *publishedIndex) addLetter(r *kgo.Record) {
-	item, keyed := p.item(r)
+	item, other, keyed := p.item(r)
 	if sub, ok := ReadSubstitute(r); ok && (!keyed || !p.byKey) { // its sum is that of any rules
 		sum, err := hex.DecodeString(sub.SHA256)
 		if err != nil {
 			return // nothing identifies the item
 		}
-		item = fingerprint(sum[:16])
+		item, other = fingerprint(sum[:16]), fingerprint{}
 	}
-	p.letters[item]++
+	count(p.letters, item, other)
 }
 
 // Match implements bridge.PublishedIndex.
@@ -364,11 +375,16 @@ func (p *publishedIndex) Match(e *bridge.Event) bool {
 		return false
 	}
 	return p.match(e, fingerprint(e.Sums.Plain[:16])) || p.match(e, fingerprint(e.Sums.Keyed[:16])) ||
-		p.foreign && p.match(e, fingerprintOf(e.AppendRecordID([]byte(foreignID))))
+		(p.foreign || e.ID == nil) && p.match(e, fingerprintOf(e.AppendRecordID([]byte(recordID)))) ||
+		e.ID != nil && p.match(e, fingerprintOf(append([]byte(bare), e.Raw...)))
 }
 
-// foreignID begins the name of a record by its id. No item begins so.
-const foreignID = "\x00id "
+// These begin the names of records by their ids, and of bytes whose item had no id. No item
+// begins so.
+const (
+	recordID = "\x00id "
+	bare     = "\x00bare "
+)
 
 // matchWasKey is Match by the key that an item without an id had before there were rules for
 // private data.
