@@ -248,7 +248,7 @@ func (p *planner) windowRows() []row {
 	three.members = 3
 	return append(rows, row{
 		name:  "fleet_scaling_3",
-		about: "time of a backfill of 24 windows in the lanes of one process / of three, 200 ms",
+		about: "time of a backfill in lanes of one process / of three, 200 ms",
 		unit:  unitTimes, direction: atLeast, goal: 2.8,
 		cells: []cell{alone, three}, value: wallShare,
 	})
