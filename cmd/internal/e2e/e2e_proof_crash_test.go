@@ -177,7 +177,7 @@ var plainPoints = []string{pointInit, pointBarrier, pointFetched, pointProduced,
 
 func TestE2EProofCrashes(t *testing.T) {
 	t.Parallel()
-	kills, seed := int(size(t, "E2E_KILLS", 24, 150)), seedOf(t)
+	kills, seed := int(size(t, "E2E_KILLS", 24, 80)), seedOf(t)
 	v := startServers(t, owned{})
 	all := []delivery{
 		{bridge.ExactlyOnce, exportsim.EmptyCursor}, {bridge.ExactlyOnce, exportsim.EmptyItems},

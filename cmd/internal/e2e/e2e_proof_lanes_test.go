@@ -13,7 +13,7 @@ import (
 // way while they run its lanes. Each event is published once.
 func TestE2EProofLanes(t *testing.T) {
 	t.Parallel()
-	kills, seed := int(size(t, "E2E_KILLS", 2, 10)), seedOf(t)
+	kills, seed := int(size(t, "E2E_KILLS", 2, 6)), seedOf(t)
 	n := 2000 + 300*kills
 	s := proofStage(t, startServers(t, owned{quick: true}), exportsim.Config{Events: n})
 	seam := s.firstAt(n - 200)

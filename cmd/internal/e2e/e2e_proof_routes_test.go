@@ -73,7 +73,7 @@ func (s *stage) routed() (total *contents, in map[string]*contents) {
 // its topic, and what a route drops is in none.
 func TestE2EProofRoutes(t *testing.T) {
 	t.Parallel()
-	kills, seed := int(size(t, "E2E_KILLS", 12, 20)), seedOf(t)
+	kills, seed := int(size(t, "E2E_KILLS", 12, 12)), seedOf(t)
 	v := startServers(t, owned{})
 	each(t, servers.Real(t), []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce}, func(t *testing.T, mode bridge.Mode) {
 		const burst = 1500
@@ -130,7 +130,7 @@ func TestE2EProofRoutes(t *testing.T) {
 // the topics, and the history has each change.
 func TestE2EProofRoutesChange(t *testing.T) {
 	t.Parallel()
-	kills, seed := int(size(t, "E2E_KILLS", 12, 20)), seedOf(t)
+	kills, seed := int(size(t, "E2E_KILLS", 12, 12)), seedOf(t)
 	const burst, changes = 1500, 5
 	s := proofStage(t, startServers(t, owned{}), exportsim.Config{Events: kills * burst / 3, Rate: 200,
 		Latency: 2 * time.Millisecond})
