@@ -136,8 +136,8 @@ func TestOIDCIssuerAway(t *testing.T) {
 		s.want(t, p.reader, 200)
 		s.want(t, "not-a-token-of-anybody", 401)
 		said := s.log.String()
-		if strings.Count(said, "unreadable") != 1 || !strings.Contains(said, tc.reason) || issuer.Asked != 1 {
-			t.Errorf("%s: asked %d times; log:\n%s", name, issuer.Asked, said)
+		if strings.Count(said, "unreadable") != 1 || !strings.Contains(said, tc.reason) || issuer.Asked.Load() != 1 {
+			t.Errorf("%s: asked %d times; log:\n%s", name, issuer.Asked.Load(), said)
 		}
 		if n, _ := deniedLines(t, s.audit); n != 4 {
 			t.Errorf("%s: %d lines in the audit log, want 4", name, n)
@@ -184,8 +184,8 @@ func TestOIDCUnknownKeys(t *testing.T) {
 		all.Wait()
 		s.want(t, sign(issuer, nil, claims{"roles": "viewer", "exp": until}), 200)
 	})
-	if issuer.Asked != 1 {
-		t.Errorf("the issuer was asked %d times", issuer.Asked)
+	if issuer.Asked.Load() != 1 {
+		t.Errorf("the issuer was asked %d times", issuer.Asked.Load())
 	}
 }
 

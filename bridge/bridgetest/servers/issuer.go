@@ -39,7 +39,7 @@ type Issuer struct {
 	// Issued are the forms of the requests that got a token.
 	Issued []map[string][]string
 	// Asked counts the requests for the discovery document.
-	Asked int
+	Asked atomic.Int64
 	// Discovered, if not nil, answers them.
 	Discovered http.HandlerFunc
 
@@ -160,7 +160,7 @@ func (i *Issuer) Public() *rsa.PublicKey { return &i.key.PublicKey }
 func (i *Issuer) discover(w http.ResponseWriter, r *http.Request) {
 	i.Lock()
 	defer i.Unlock()
-	if i.Asked++; i.Discovered != nil {
+	if i.Asked.Add(1); i.Discovered != nil {
 		i.Discovered(w, r)
 		return
 	}
