@@ -3,12 +3,18 @@ package bridge
 import (
 	"net"
 	"net/netip"
+	"net/url"
 )
 
 // Loopback reports whether a host name or an IP address is this machine.
 func Loopback(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
+}
+
+// SecureURL reports whether a URL has TLS, or is on this machine.
+func SecureURL(u *url.URL) bool {
+	return u.Scheme == "https" && u.Hostname() != "" || u.Scheme == "http" && Loopback(u.Hostname())
 }
 
 // LoopbackAddr is Loopback for a host with a port. It is false without a port.

@@ -327,8 +327,7 @@ func (s *SASL) validateOAuth(p *bridge.Problems) {
 		return
 	}
 	u, err := url.Parse(s.OAuthTokenURL)
-	valid := err == nil && u.Hostname() != "" && u.User == nil && u.Fragment == ""
-	p.Check(valid && (u.Scheme == "https" || u.Scheme == "http" && bridge.Loopback(u.Hostname())),
+	p.Check(err == nil && bridge.SecureURL(u) && u.User == nil && u.Fragment == "",
 		"KAFKA_SASL_OAUTH_TOKEN_URL", "must be an https URL without user and fragment; http only on this machine, "+
 			"for example https://login.example.com/oauth/token")
 	for i, param := range s.OAuthParams {

@@ -152,7 +152,7 @@ func (i *Issuer) ask(ctx context.Context) ([]jose.JSONWebKey, error) {
 	if document.Issuer != i.cfg.Issuer {
 		return nil, fmt.Errorf("%s is of the issuer %.200q", from, document.Issuer)
 	}
-	if u, err := url.Parse(document.Keys); err != nil || !secure(u) {
+	if u, err := url.Parse(document.Keys); err != nil || !bridge.SecureURL(u) {
 		return nil, fmt.Errorf("%s: jwks_uri %.200q is no https URL", from, document.Keys)
 	}
 	var set struct {

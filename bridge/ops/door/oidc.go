@@ -57,7 +57,7 @@ func (o *OIDC) Validate() error {
 		return p.Err()
 	}
 	u, err := url.Parse(o.Issuer)
-	p.Check(err == nil && secure(u) && u.User == nil && u.RawQuery == "" && u.Fragment == "", issuer,
+	p.Check(err == nil && bridge.SecureURL(u) && u.User == nil && u.RawQuery == "" && u.Fragment == "", issuer,
 		"must be an https URL without user, query and fragment; http only on this machine, "+
 			"for example https://login.example.com")
 	p.Check(o.Audience != "", "HTTP_OIDC_AUDIENCE", "is required with %s, for example exportbridge", issuer)
@@ -69,11 +69,6 @@ func (o *OIDC) Validate() error {
 		"and HTTP_OIDC_ACT_ROLES must have no empty value")
 	p.Add(o.tls().Validate())
 	return p.Err()
-}
-
-// secure reports whether a URL has TLS, or is on this machine.
-func secure(u *url.URL) bool {
-	return u.Scheme == "https" && u.Hostname() != "" || u.Scheme == "http" && bridge.Loopback(u.Hostname())
 }
 
 // ErrNoKeys means that the keys of the issuer are not known, so that no token of it can be
