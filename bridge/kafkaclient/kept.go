@@ -35,7 +35,7 @@ func (r *TopicReader) Kept(ctx context.Context) (Kept, error) {
 		return Kept{}, err
 	}
 	defer client.Close()
-	topics, err := client.Describe(ctx, append([]string{r.Name}, r.Further...)...)
+	topics, err := client.Describe(ctx, r.names()...)
 	if err != nil {
 		return Kept{}, err
 	}

@@ -32,8 +32,10 @@ func PartitionIn(id int32) int32 { return id % topicStep }
 
 // Topic is the name of the topic, or all names.
 func (r *TopicReader) Topic() string {
-	return strings.Join(append([]string{r.Name}, r.Further...), ", ")
+	return strings.Join(r.names(), ", ")
 }
+
+func (r *TopicReader) names() []string { return append([]string{r.Name}, r.Further...) }
 
 // with calls f with a log of each topic. base is the number of the topic's partition 0.
 func (r *TopicReader) with(f func(l *Log, base int32) error) error {
@@ -42,7 +44,7 @@ func (r *TopicReader) with(f func(l *Log, base int32) error) error {
 		return err
 	}
 	defer client.Close()
-	for i, name := range append([]string{r.Name}, r.Further...) {
+	for i, name := range r.names() {
 		l := client.Log(name, [16]byte{})
 		l.Patience, l.Small, l.Waiting = r.Patience, r.Small, r.Waiting
 		l.Skipped = func(_ int32, gone Span) { r.Skipped += gone.To - gone.From }

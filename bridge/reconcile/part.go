@@ -255,13 +255,12 @@ func (p *part) readRecord(r *kgo.Record) {
 	c, known := p.events[name]
 	if !known {
 		var when int64
-		if id, when = p.recordOf(r); when < p.begin || when >= p.end {
-			if c, known = p.events[p.recordName(id, r.Value, r)]; !known {
-				return
-			}
-		}
+		id, when = p.recordOf(r)
 		name = p.recordName(id, r.Value, r)
-		if c = p.events[name]; c.api == 0 && !p.Unmarked && p.isUnmarked(r) {
+		if c, known = p.events[name]; !known && (when < p.begin || when >= p.end) {
+			return
+		}
+		if c.api == 0 && !p.Unmarked && p.isUnmarked(r) {
 			return // possibly of another program
 		}
 		if c.api == 0 && c.topic == 0 {
