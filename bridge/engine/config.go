@@ -118,7 +118,8 @@ type Limits struct {
 	Until int64
 }
 
-func (l Limits) bounded() bool { return l.Once || l.MaxEvents > 0 || l.Until > 0 }
+// Bounded reports whether there is a limit.
+func (l Limits) Bounded() bool { return l.Once || l.MaxEvents > 0 || l.Until > 0 }
 
 // usualPage is the API's largest page. It bounds a tail even if the configured page
 // is smaller: the tail may come from a run with larger pages.
@@ -143,7 +144,7 @@ func (c *Config) listing() bool { return c.Origin.Follow == bridge.FollowWindows
 func (c *Config) window() bool { return c.Origin.End != 0 }
 
 // bounded reports whether the run ends by itself.
-func (c *Config) bounded() bool { return c.Limits.bounded() || c.window() }
+func (c *Config) bounded() bool { return c.Limits.Bounded() || c.window() }
 
 // ends reports whether the run ends with the results. It then follows
 // EmptyPages empty pages, where the API has never marked its end.

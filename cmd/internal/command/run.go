@@ -88,7 +88,7 @@ func RunBridge(ctx context.Context, a *cli.App, s *config.Settings, limits engin
 	log := process.NewLogger(line, &s.Process, a.Environ)
 	defer process.FlushLog(log)
 	o := ProcessOptions(a, limits, log)
-	if s.ConfigFile != "" && limits == (engine.Limits{}) {
+	if s.ConfigFile != "" && !limits.Bounded() {
 		hangups := make(chan os.Signal, 1)
 		signal.Notify(hangups, syscall.SIGHUP)
 		defer signal.Stop(hangups)

@@ -10,7 +10,6 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/attest"
-	"exportbridge/bridge/engine"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/kafkasink"
@@ -33,12 +32,13 @@ type attestation struct {
 	api *exportapi.Client
 }
 
-// attest returns the attestation of a stream, nil if that is off or the run is bounded.
-func (p *Process) attest(st *config.Stream, s *stream, log *slog.Logger) (*attestation, error) {
+// attestationOf returns the attestation of a stream, nil if that is off or the run is bounded.
+// turns has room for the comparisons of the process.
+func attestationOf(st *config.Stream, s *stream, turns chan struct{}, log *slog.Logger) (*attestation, error) {
 	if !st.Attest.On() {
 		return nil, nil
 	}
-	if p.options.Limits != (engine.Limits{}) {
+	if st.Engine.Limits.Bounded() {
 		log.Info("a bounded run attests nothing (BRIDGE_ATTEST)")
 		return nil, nil
 	}
@@ -51,7 +51,7 @@ func (p *Process) attest(st *config.Stream, s *stream, log *slog.Logger) (*attes
 	own := *st
 	own.Kafka.Report = nil // the outage of a reader of past periods is no outage of the stream
 	live := NewLiveStream(&own, func(context.Context) (bridge.Status, bool) { return s.bridge.Status(), true })
-	w := &attestPorts{Stream: &own, api: api, live: live, turns: p.attesting}
+	w := &attestPorts{Stream: &own, api: api, live: live, turns: turns}
 	return &attestation{api: api, Attestor: &attest.Attestor{
 		Config: st.Attest, Stream: st.Name, Topic: st.Kafka.Topic, By: st.Engine.Owner,
 		Delay: st.AttestDelay(), Confirm: 2*st.Engine.PollIntervalMax + 5*time.Second,

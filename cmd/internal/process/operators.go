@@ -6,7 +6,6 @@ import (
 
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/deadletter"
-	"exportbridge/bridge/engine"
 	"exportbridge/cmd/internal/config"
 )
 
@@ -49,7 +48,7 @@ func (p *Process) operate(s *config.Settings) error {
 		p.jobs = backfill.NewHost(planners, p.logJob)
 	}
 	p.jobs.SetPlanners(planners)
-	if p.lanes == nil && p.fleet != nil && p.options.Limits == (engine.Limits{}) {
+	if p.lanes == nil && p.fleet != nil && !p.options.Limits.Bounded() {
 		p.lanes = backfill.NewLanes(planners, p.logLane, func(j *backfill.Job) { p.logJob(j, nil) })
 	}
 	if p.lanes != nil {

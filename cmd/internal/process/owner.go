@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/engine"
 	"exportbridge/bridge/kafkagroup"
 	"exportbridge/cmd/internal/config"
 )
@@ -28,7 +27,7 @@ func (p *Process) ownerOf(st *config.Stream) (owner, error) {
 	if p.fleet == nil {
 		shared := *group
 		shared.Log = p.log.With(logComponent, "kafka")
-		if p.options.Limits == (engine.Limits{}) {
+		if !p.options.Limits.Bounded() {
 			shared.LaneCapacity = LaneCapacity
 		}
 		p.fleet = shared.Fleet()

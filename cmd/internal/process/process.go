@@ -168,7 +168,7 @@ func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
 	}
 	err = p.listen(ctx, s.HTTP)
 	switch {
-	case err != nil && o.Limits != (engine.Limits{}):
+	case err != nil && o.Limits.Bounded():
 		// A bounded run may share the machine with a running bridge.
 		log.Warn("metrics and health endpoints disabled", logError, err)
 	case err != nil:
@@ -278,7 +278,7 @@ func (p *Process) RunAndClose(ctx context.Context, line *StatusLine) error {
 	limit := func() time.Duration { return time.Duration(p.shutdown.Load()) + endTimeout }
 	return endWithin(ctx, limit, func() error {
 		err := p.Run(ctx, line)
-		if err == nil && p.options.Limits != (engine.Limits{}) && ctx.Err() == nil {
+		if err == nil && p.options.Limits.Bounded() && ctx.Err() == nil {
 			err = doubts(p.streams.statuses())
 		}
 		return errors.Join(err, p.Close())

@@ -168,7 +168,7 @@ func (p *Process) wire(st *config.Stream) (*stream, error) {
 		s.close()
 		return nil, fmt.Errorf("stream %s: %w", st.Name, err)
 	}
-	if s.attest, err = p.attest(st, s, log); err != nil {
+	if s.attest, err = attestationOf(st, s, p.attesting, log); err != nil {
 		s.close()
 		return nil, err
 	}
