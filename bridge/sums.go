@@ -6,6 +6,9 @@ import (
 	"encoding/hex"
 )
 
+// IDsChanged ends the name of rules for private data that change the ids of items.
+const IDsChanged = "+ids"
+
 // Sums identify an item whose record lacks private data. They are made of the item as it
 // was received, so that items that differ in private data alone stay different, and so that
 // a change of the rules changes no identity.

@@ -239,9 +239,9 @@ func (c *Config) proxy() (*url.URL, error) {
 	return proxy, nil
 }
 
-// Rate returns EXPORT_RATE_LIMIT in requests per second, 0 for no limit.
-func (c *Config) Rate() (float64, error) {
-	limit, err := parseRate(c.RateLimit)
+// ParseRate parses a rate limit like RateLimit. It returns requests per second, 0 for no limit.
+func ParseRate(text string) (float64, error) {
+	limit, err := parseRate(text)
 	if err != nil || limit == rate.Inf {
 		return 0, err
 	}

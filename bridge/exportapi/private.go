@@ -24,13 +24,10 @@ func (c *Config) Redacted() string {
 	case h == nil || h.Label == "":
 		return ""
 	case h.id:
-		return h.Label + idsChanged
+		return h.Label + bridge.IDsChanged
 	}
 	return h.Label
 }
-
-// idsChanged is kafkarecord.IDsChanged.
-const idsChanged = "+ids"
 
 // newPrivate returns nil if no rules are set, or if they are not valid.
 func newPrivate(cfg *Config) *private {

@@ -27,7 +27,7 @@ func TestHeldUnderOtherRules(t *testing.T) {
 		"no rules, other bytes":         {"other", id, "", false},
 		"other rules, its id":           {"other", id, "before/k1", true},
 		"other rules, another id":       {"changed", "x", "before/k1", false},
-		"other rules that change ids":   {"changed", id, "before" + IDsChanged, true},
+		"other rules that change ids":   {"changed", id, "before" + bridge.IDsChanged, true},
 		"other rules, the bytes before": {"raw", "x", "before/k1", false},
 	} {
 		h := newPublishedIndex(false, "today")
@@ -39,7 +39,7 @@ func TestHeldUnderOtherRules(t *testing.T) {
 		if got := h.Match(&e); got != tc.want {
 			t.Errorf("%s: held %v, want %v", name, got, tc.want)
 		}
-		if want := tc.rules == "before"+IDsChanged; h.otherIDs != want {
+		if want := tc.rules == "before"+bridge.IDsChanged; h.otherIDs != want {
 			t.Errorf("%s: ids differ: %v, want %v", name, h.otherIDs, want)
 		}
 	}

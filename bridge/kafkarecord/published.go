@@ -38,12 +38,9 @@ type Config struct {
 	Redacted string
 }
 
-// IDsChanged ends the name of rules that change the ids of items.
-const IDsChanged = "+ids"
-
 // SameIDs reports whether records under two rules, by their names, have the same ids.
 func SameIDs(a, b string) bool {
-	return a == b || !strings.HasSuffix(a, IDsChanged) && !strings.HasSuffix(b, IDsChanged)
+	return a == b || !strings.HasSuffix(a, bridge.IDsChanged) && !strings.HasSuffix(b, bridge.IDsChanged)
 }
 
 // Published reads the stream's events and dead letters in its topics. It

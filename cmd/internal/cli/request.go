@@ -9,7 +9,7 @@ import (
 
 // ParseRateLimit reads --rate-limit, in requests a second.
 func ParseRateLimit(text string) (float64, error) {
-	limit, err := (&exportapi.Config{RateLimit: text}).Rate()
+	limit, err := exportapi.ParseRate(text)
 	if err != nil || text == "" {
 		return 0, WrongUsage("--rate-limit 10/s", "--rate-limit %q is not a rate", text)
 	}

@@ -8,7 +8,6 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi"
-	"exportbridge/bridge/kafkarecord"
 )
 
 // validate validates the settings that all streams share.
@@ -63,8 +62,7 @@ func (st *Stream) validate(need Uses) (p bridge.Problems) {
 func (st *Stream) checkAttest() error {
 	var p bridge.Problems
 	p.Add(st.Attest.Validate())
-	limited := exportapi.Config{RateLimit: st.Attest.RateLimit}
-	_, err := limited.Rate()
+	_, err := exportapi.ParseRate(st.Attest.RateLimit)
 	p.Check(err == nil && st.Attest.RateLimit != "", "BRIDGE_ATTEST_RATE_LIMIT",
 		"%q is no rate, for example 1/s", st.Attest.RateLimit)
 	if !st.Attest.On() {
@@ -99,7 +97,7 @@ func (st *Stream) checkWindows() error {
 		"must be empty with EXPORT_FOLLOW=windows; exportbridge backfill publishes a range")
 	p.Check(!st.Export.Undated(), "EXPORT_FOLLOW",
 		"is windows, but EXPORT_ITEM_TIME says that items have no time to sort them by")
-	p.Check(!strings.HasSuffix(st.Kafka.Redacted, kafkarecord.IDsChanged), "EVENT_HASH",
+	p.Check(!strings.HasSuffix(st.Kafka.Redacted, bridge.IDsChanged), "EVENT_HASH",
 		"must not change ids with EXPORT_FOLLOW=windows: records are recognized by ce_id and ce_time")
 	p.Check(st.Kafka.Headers == "cloudevents", "BRIDGE_HEADERS",
 		"must be cloudevents with EXPORT_FOLLOW=windows: records are recognized by ce_id and ce_time")

@@ -20,7 +20,7 @@ import (
 // BesideLive is the default rate limit of what reads the export beside the stream, in
 // requests per second: half of the stream's, 0 for none.
 func BesideLive(st *config.Stream) (float64, error) {
-	perSecond, err := st.Export.Rate()
+	perSecond, err := exportapi.ParseRate(st.Export.RateLimit)
 	return perSecond / 2, err
 }
 

@@ -186,7 +186,7 @@ func (s *sampler) read(ctx context.Context, at bridge.Position, size int, what s
 	if s.show == 0 {
 		longest = min(patience, longest)
 	}
-	if rate, err := s.st.Export.Rate(); err != nil || rate > 0 && rate*longest.Seconds() < 1 {
+	if rate, err := exportapi.ParseRate(s.st.Export.RateLimit); err != nil || rate > 0 && rate*longest.Seconds() < 1 {
 		text := fmt.Sprintf("no %s sampled: EXPORT_RATE_LIMIT=%s allows no other request within %s",
 			what, s.st.Export.RateLimit, longest.Round(time.Second))
 		return exportapi.Sample{}, new(info(text, "look at items with --sample 5 --timeout 1m"))
