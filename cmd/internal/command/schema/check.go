@@ -11,6 +11,7 @@ import (
 
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/command/records"
+	"exportbridge/cmd/internal/config"
 	"exportbridge/cmd/internal/contract"
 )
 
@@ -50,7 +51,10 @@ func (o *checkOptions) run(ctx context.Context, a *cli.App) error {
 	if err := o.open(ctx, a); err != nil {
 		return err
 	}
-	schema, err := o.schema()
+	if err := requireSchema(o.settings); err != nil {
+		return err
+	}
+	schema, err := contract.Compile(o.settings.Contract.Schema)
 	if err != nil {
 		return err
 	}
@@ -87,18 +91,13 @@ func (o *checkOptions) run(ctx context.Context, a *cli.App) error {
 	return nil
 }
 
-// schema returns the schema of the stream.
-func (s *sample) schema() (*contract.Schema, error) {
-	if s.settings.Contract.Schema == "" {
-		return nil, noSchema(s.settings.Name)
+// requireSchema rejects a stream without a schema.
+func requireSchema(st *config.Stream) error {
+	if st.Contract.Schema != "" {
+		return nil
 	}
-	return contract.Compile(s.settings.Contract.Schema)
-}
-
-// noSchema is the error of a stream without a schema.
-func noSchema(stream string) error {
 	return cli.WrongUsage("exportbridge schema infer -o events.schema.json, then EVENT_SCHEMA_FILE=events.schema.json",
-		"EVENT_SCHEMA_FILE is not set for stream %s", stream)
+		"EVENT_SCHEMA_FILE is not set for stream %s", st.Name)
 }
 
 func (o *checkOptions) print(a *cli.App, r *contract.Report) error {

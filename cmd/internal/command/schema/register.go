@@ -59,8 +59,8 @@ the schema.`,
 		if err := oneTopic(st); err != nil {
 			return err
 		}
-		if st.Contract.Schema == "" {
-			return noSchema(st.Name)
+		if err := requireSchema(st); err != nil {
+			return err
 		}
 		registry, err := openRegistry(&s.Registry, a.Name)
 		if err != nil {
