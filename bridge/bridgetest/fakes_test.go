@@ -12,6 +12,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // spy is a testing.TB that remembers what a fake complains about.
@@ -172,10 +173,7 @@ func TestSourceEnds(t *testing.T) {
 // read follows one page, releases it, and returns where the next one is.
 func read(t *testing.T, s *bridgetest.Source, at bridge.Position, seen map[string]bool) bridge.Position {
 	t.Helper()
-	p, err := s.Fetch(t.Context(), at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(s.Fetch(t.Context(), at))(t)
 	defer p.Release()
 	decode(t, s, p)
 	for _, e := range p.Events {
@@ -276,18 +274,13 @@ func source(t testing.TB, items int) *bridgetest.Source {
 
 func fetched(t *testing.T, s *bridgetest.Source) *bridge.Page {
 	t.Helper()
-	p, err := s.Fetch(t.Context(), bridge.Position{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(s.Fetch(t.Context(), bridge.Position{}))(t)
 	return p
 }
 
 func decode(t *testing.T, s *bridgetest.Source, p *bridge.Page) {
 	t.Helper()
-	if err := s.Decode(p); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Decode(p))
 }
 
 // batch returns a batch with one page of two events and its checkpoint.
@@ -319,14 +312,10 @@ func recovered(t *testing.T, s bridge.Sink) {
 
 func publish(t *testing.T, s bridge.Sink, b bridgetest.Load) {
 	t.Helper()
-	if _, err := b.Publish(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.Publish(t.Context(), s))(t)
 }
 
 func advance(t *testing.T, s *bridgetest.Store, from, to bridge.Checkpoint) {
 	t.Helper()
-	if err := s.Advance(t.Context(), from, to); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Advance(t.Context(), from, to))
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"exportbridge/bridge/bridgetest/must"
 )
 
 type roundTrip func(*http.Request) (*http.Response, error)
@@ -32,9 +34,7 @@ func TestTokensOfADay(t *testing.T) {
 					Body: io.NopCloser(strings.NewReader(body))}, nil
 			}))
 			for began := time.Now(); time.Since(began) < 24*time.Hour; <-time.After(15 * time.Second) {
-				if _, err := c.authorize(t.Context(), time.Now()); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(c.authorize(t.Context(), time.Now()))(t)
 				if life > 0 && !time.Now().Before(ends) {
 					t.Fatalf("life %s: a request with a token that ended %s ago", life, time.Since(ends))
 				}

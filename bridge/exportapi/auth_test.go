@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 func TestAuthSchemes(t *testing.T) {
@@ -156,9 +157,7 @@ func TestOAuth2(t *testing.T) {
 		return err
 	}
 	for range 3 {
-		if err := fetch(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, fetch())
 	}
 	if n := api.issued.Load(); n != 1 {
 		t.Errorf("%d tokens for three pages, want 1", n)
@@ -310,9 +309,7 @@ func TestClientCertificate(t *testing.T) {
 	write := func(name string) (cert, key string) {
 		cert, key = selfSigned(t, name)
 		for file, text := range map[string]string{certFile: cert, keyFile: key} {
-			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 		}
 		return cert, key
 	}
@@ -336,9 +333,7 @@ func TestClientCertificate(t *testing.T) {
 			t.Errorf("shown %v, %v; want %s", shown.Load(), err, name)
 		}
 	}
-	if err := os.Remove(keyFile); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(keyFile))
 	if _, err := fetchAll(t, c, bridge.Position{}); err == nil ||
 		!strings.Contains(err.Error(), "reload EXPORT_TLS_KEY_FILE") {
 		t.Errorf("no key file: %v", err)
@@ -347,20 +342,11 @@ func TestClientCertificate(t *testing.T) {
 
 func selfSigned(t *testing.T, name string) (cert, key string) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	private := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
 		NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, template, private.Public(), private))(t)
+	pkcs8 := must.Get(x509.MarshalPKCS8PrivateKey(private))(t)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
 		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}))
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi"
 )
 
@@ -199,17 +200,11 @@ func TestEscapeBomb(t *testing.T) {
 		cfg := config(t, vars)
 		cfg.KeyPointer = "/a"
 		c := serveWith(t, bomb(t, body), cfg)
-		p, err := c.Fetch(t.Context(), bridge.Position{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(c.Fetch(t.Context(), bridge.Position{}))(t)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		err = c.Decode(p)
+		must.Do(t, c.Decode(p))
 		runtime.ReadMemStats(&after)
-		if err != nil {
-			t.Fatal(err)
-		}
 		if took := after.TotalAlloc - before.TotalAlloc; took > uint64(tc.text)+256<<10 {
 			t.Errorf("%s: %d bytes were allocated for a text of %d", escape, took, tc.text)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi/internal/linklocal"
 	"exportbridge/bridge/exportapi/internal/scan"
 	"exportbridge/bridge/internal/secrets"
@@ -56,9 +57,7 @@ func checkDecode(t testing.TB, d *pageDecoder, body []byte) {
 	}
 	// Members in maps compare exactly; in structs encoding/json ignores case.
 	var page map[string]json.RawMessage
-	if err := json.Unmarshal(body, &page); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(body, &page))
 	var items []json.RawMessage
 	var cursor string
 	if err := json.Unmarshal(page["items"], &items); len(page["items"]) > 0 && err != nil || (items != nil) != d.listed {
@@ -94,9 +93,7 @@ func checkEvent(t testing.TB, e *bridge.Event, index int, item json.RawMessage) 
 		return
 	}
 	var members map[string]json.RawMessage
-	if err := json.Unmarshal(item, &members); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(item, &members))
 	at, readable := oracleTime(jsontext.Value(members["timestamp"]), "ms")
 	if readable == (e.Defect == bridge.DefectTime) || e.Time != at && readable {
 		t.Fatalf("time %d defect %q of %q", e.Time, e.Defect, members["timestamp"])

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/bridge/exportapi/internal/scan"
 )
@@ -230,10 +231,7 @@ var hardItems = []string{
 // are one.
 func literals(t testing.TB, file string) (texts []string) {
 	t.Helper()
-	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	parsed := must.Get(parser.ParseFile(token.NewFileSet(), file, nil, 0))(t)
 	var fold func(ast.Node) (string, bool)
 	fold = func(n ast.Node) (string, bool) {
 		switch n := n.(type) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // An empty string is not a time. The next pointer counts.
@@ -16,10 +17,7 @@ func TestEmptyTime(t *testing.T) {
 		`{"eventId":"a","t":"","timestamp":"2026-11-22T10:57:00Z"}`: time.Date(2026, 11, 22, 10, 57, 0, 0, time.UTC),
 		`{"eventId":"a","t":"","timestamp":""}`:                     {},
 	} {
-		p, err := c.DecodeItem([]byte(item))
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(c.DecodeItem([]byte(item)))(t)
 		e := &p.Events[0]
 		if want.IsZero() != (e.Defect == bridge.DefectTime) || !want.IsZero() && e.Time != want.UnixMilli() {
 			t.Errorf("%s: time %d, defect %q, want %s", item, e.Time, e.Defect, want)

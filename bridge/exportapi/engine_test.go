@@ -6,6 +6,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/engine"
 	"exportbridge/bridge/exportapi/exportsim"
 )
@@ -22,10 +23,7 @@ func TestEngineOverABadLink(t *testing.T) {
 			offer.Faults = exportsim.Faults{{Kind: exportsim.FaultReset, Probability: .03},
 				{Kind: exportsim.FaultTruncate, Probability: .03},
 				{Kind: exportsim.FaultMalformed, Probability: .02}}
-			api, err := exportsim.New(offer)
-			if err != nil {
-				t.Fatal(err)
-			}
+			api := must.Get(exportsim.New(offer))(t)
 			t.Cleanup(api.Close)
 			server := listen(t, api)
 			topic := bridgetest.NewTopic(t, bridge.ExactlyOnce)
@@ -41,9 +39,7 @@ func TestEngineOverABadLink(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := b.Run(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, b.Run(t.Context()))
 			records := topic.Records()
 			if len(records) != events {
 				t.Errorf("%d records, want %d", len(records), events)

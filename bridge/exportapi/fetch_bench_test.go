@@ -9,16 +9,14 @@ import (
 	"testing"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // canned answers all requests with the same bytes, so that the server takes almost none of
 // the measured time.
 func canned(b *testing.B, encoding string, body []byte) string {
 	b.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(b)
 	b.Cleanup(func() { _ = l.Close() })
 	if encoding != "" {
 		body = compress(encoding, body)
@@ -71,10 +69,7 @@ func BenchmarkFetch(b *testing.B) {
 			b.SetBytes(int64(len(body)))
 			b.ReportAllocs()
 			for b.Loop() {
-				p, err := c.Fetch(b.Context(), bridge.Position{Cursor: "c"})
-				if err != nil {
-					b.Fatal(err)
-				}
+				p := must.Get(c.Fetch(b.Context(), bridge.Position{Cursor: "c"}))(b)
 				p.Release()
 			}
 		})

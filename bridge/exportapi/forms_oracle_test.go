@@ -18,6 +18,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // node is a value of a document that is read completely, with all members.
@@ -301,10 +302,7 @@ func newFormRivals(t testing.TB) (all []formRival) {
 		if cfg.CursorIn == "" {
 			cfg.CursorIn = inBody
 		}
-		c, err := New(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(New(cfg))(t)
 		t.Cleanup(c.Close)
 		o := formOracle{cfg: cfg, cursor: names(cfg.CursorField)}
 		if cfg.ItemsField != rootField {

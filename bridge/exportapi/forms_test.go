@@ -13,6 +13,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/engine"
 	"exportbridge/bridge/exportapi"
 )
@@ -278,10 +279,7 @@ func newServers(t *testing.T) formServers {
 func runForm(t *testing.T, cfg exportapi.Config, origin bridge.Origin, to formServers,
 	wrap func(bridge.Source) bridge.Source) error {
 	t.Helper()
-	client, err := exportapi.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(exportapi.New(cfg))(t)
 	defer client.Close()
 	origin.Resource = "events"
 	e, err := engine.New(engine.Config{

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi"
 )
 
@@ -21,10 +22,7 @@ func TestCheck(t *testing.T) {
 	}), nil)
 	c := exportapi.Inspector{Client: connect(t,
 		config(t, map[string]string{"EXPORT_URL": server.URL, "EXPORT_TLS_CA": ca}))}
-	f, err := c.Check(t.Context(), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(c.Check(t.Context(), false))(t)
 	if f.Source.Organization != "acme" || f.Contract != bridge.ContractEmptyCursor || f.Compression != "gzip" ||
 		f.Items != 0 || f.Latency <= 0 {
 		t.Errorf("got %+v", f)
@@ -51,7 +49,7 @@ func TestCheck(t *testing.T) {
 		t.Errorf("a cursor with an empty page: got %q %v", f.Contract, err)
 	}
 	next = `7.5`
-	_, err = c.Check(t.Context(), false)
+	_, err := c.Check(t.Context(), false)
 	if f := wantFault(t, err); f.Reason != bridge.ReasonSchema {
 		t.Errorf("got %v, want schema", f)
 	}

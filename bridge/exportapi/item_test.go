@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 func TestIngestedAt(t *testing.T) {
@@ -101,10 +102,7 @@ func TestMappedEvents(t *testing.T) {
 			if diff := cmp.Diff(tc.want, eventOf(&p.Events[0])); diff != "" {
 				t.Errorf("event (-want +got):\n%s", diff)
 			}
-			one, err := c.DecodeItem([]byte(tc.item))
-			if err != nil {
-				t.Fatal(err)
-			}
+			one := must.Get(c.DecodeItem([]byte(tc.item)))(t)
 			if diff := cmp.Diff(tc.want, eventOf(&one.Events[0])); diff != "" {
 				t.Errorf("item by itself (-want +got):\n%s", diff)
 			}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi/internal/itemtime"
 
 	"exportbridge/bridge/exportapi/internal/scan"
@@ -30,10 +31,7 @@ func TestTimes(t *testing.T) {
 	t.Parallel()
 	const unreadable = "unreadable"
 	at := func(text string) string {
-		parsed, err := time.Parse(time.RFC3339Nano, text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		parsed := must.Get(time.Parse(time.RFC3339Nano, text))(t)
 		return fmt.Sprint(parsed.UnixMilli())
 	}
 	for _, tc := range []struct{ format, raw, want string }{
@@ -176,10 +174,7 @@ func FuzzTime(f *testing.F) {
 // number.
 func compareTimes(t *testing.T, text string) {
 	t.Helper()
-	quoted, err := json.Marshal(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	quoted := must.Get(json.Marshal(text))(t)
 	for _, raw := range []string{string(quoted), text} {
 		if raw == text && (jsontext.Value(raw).Kind() != '0' || !jsontext.Value(raw).IsValid() ||
 			strings.TrimSpace(raw) != raw) {

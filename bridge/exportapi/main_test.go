@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi"
 )
 
@@ -102,10 +103,7 @@ func fetchAll(t testing.TB, c *exportapi.Client, at bridge.Position) (*bridge.Pa
 
 func mustFetch(t testing.TB, c *exportapi.Client, at bridge.Position) *bridge.Page {
 	t.Helper()
-	p, err := fetchAll(t, c, at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(fetchAll(t, c, at))(t)
 	return p
 }
 

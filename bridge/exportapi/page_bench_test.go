@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -85,15 +86,11 @@ func (p *benchmarkPage) decoders(t testing.TB) (oracle, scanner func()) {
 	s := newPageDecoder(cfg.mapping())
 	var events []bridge.Event // for both, since pages share their memory
 	oracle = func() {
-		if err := o.decode(p.body, events[:0]); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, o.decode(p.body, events[:0]))
 		events = o.events
 	}
 	scanner = func() {
-		if err := s.decode(p.body, events[:0]); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.decode(p.body, events[:0]))
 		events = s.events
 	}
 	oracle()

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 func tcontext() context.Context { return context.Background() }
@@ -243,10 +244,7 @@ func TestEvents(t *testing.T) {
 				}
 				cfg := config(t, map[string]string{"EXPORT_RESOURCE": resource})
 				cfg.KeyPointer = tc.pointer
-				p, err := fetchAll(t, serveWith(t, answer(body), cfg), bridge.Position{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				p := must.Get(fetchAll(t, serveWith(t, answer(body), cfg), bridge.Position{}))(t)
 				if p.Items != 2 || len(p.Events) != 2 {
 					t.Fatalf("%d items, %d events, want 2", p.Items, len(p.Events))
 				}

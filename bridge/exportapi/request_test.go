@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi"
 )
 
@@ -150,9 +151,7 @@ func TestKeyFileIsReadAgain(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "key")
 	write := func(key string) {
-		if err := os.WriteFile(file, []byte(key), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(key), 0o600))
 	}
 	write("old\n")
 	var seen recorder
@@ -182,9 +181,7 @@ func TestKeyFileIsReadAgain(t *testing.T) {
 	if f := fetch(); f == nil || f.Class != bridge.Permanent || f.Reason != bridge.ReasonAuth || f.Code != "401" {
 		t.Fatalf("same key in the file: got %+v, want auth", f)
 	}
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(file))
 	if f := fetch(); f == nil || f.Reason != bridge.ReasonAuth || !strings.Contains(f.Error(), "reload the key") {
 		t.Fatalf("no file: got %+v, want auth that says so", f)
 	}

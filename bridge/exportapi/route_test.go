@@ -4,16 +4,14 @@ import (
 	"testing"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // TestRoute: the first rule that matches an item says where it goes. An item that cannot be
 // read has no route, unless its type or the compared value can be read.
 func TestRoute(t *testing.T) {
 	t.Parallel()
-	routes, err := bridge.ParseRoutes("order*=a,/region=eu-*:b,/n=7:c,*Old=drop,/region=*:main,x=a", "main")
-	if err != nil {
-		t.Fatal(err)
-	}
+	routes := must.Get(bridge.ParseRoutes("order*=a,/region=eu-*:b,/n=7:c,*Old=drop,/region=*:main,x=a", "main"))(t)
 	cfg := config(t, map[string]string{"EXPORT_URL": "http://127.0.0.1:1"})
 	cfg.Routes = routes
 	c := connect(t, cfg)
@@ -33,10 +31,7 @@ func TestRoute(t *testing.T) {
 		`{"timestamp":"no time","payload":{"type":"orderPlaced"}}`: 1,
 		`17`: 0,
 	} {
-		p, err := c.DecodeItem([]byte(item))
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(c.DecodeItem([]byte(item)))(t)
 		if got := p.Events[0].Route; got != want {
 			t.Errorf("%s: route %d, want %d", item, got, want)
 		}
@@ -49,15 +44,9 @@ func TestRouteOfChangedItem(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, map[string]string{"EXPORT_URL": "http://127.0.0.1:1", "EVENT_DROP": "/region",
 		"EVENT_HASH_KEY": "k1 YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE="})
-	routes, err := bridge.ParseRoutes("/region=eu-*:a,x=b", "main")
-	if err != nil {
-		t.Fatal(err)
-	}
+	routes := must.Get(bridge.ParseRoutes("/region=eu-*:a,x=b", "main"))(t)
 	cfg.Routes = routes
-	p, err := connect(t, cfg).DecodeItem([]byte(`{"timestamp":1,"payload":{"type":"x"},"region":"eu-1"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(connect(t, cfg).DecodeItem([]byte(`{"timestamp":1,"payload":{"type":"x"},"region":"eu-1"}`)))(t)
 	if got := p.Events[0].Route; got != 2 {
 		t.Errorf("route %d, want 2", got)
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -76,18 +77,14 @@ func TestSimulatedPagesAllocateNothing(t *testing.T) {
 		for resource, preset := range presets {
 			body := simulatorPage(t, schema, preset.path, 200)
 			d := testDecoder(resource, "")
-			if err := d.decode(body, nil); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, d.decode(body, nil))
 			d.identity.identity()
 			events := d.events
 			if len(events) != 200 {
 				t.Fatalf("%d events, want 200", len(events))
 			}
 			allocs := testing.AllocsPerRun(10, func() {
-				if err := d.decode(body, events[:0]); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, d.decode(body, events[:0]))
 				d.identity.identity()
 			})
 			if allocs > 0 {

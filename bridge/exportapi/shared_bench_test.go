@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi"
 )
 
@@ -26,10 +27,7 @@ func BenchmarkClientMemory(b *testing.B) {
 				for i := range all {
 					cfg := config(b, map[string]string{"EXPORT_URL": server.URL, "EXPORT_TLS_CA": ca})
 					cfg.Shared = shared
-					c, err := exportapi.New(cfg)
-					if err != nil {
-						b.Fatal(err)
-					}
+					c := must.Get(exportapi.New(cfg))(b)
 					use(c)
 					all[i] = c
 				}
@@ -46,13 +44,8 @@ func BenchmarkClientMemory(b *testing.B) {
 	}
 	b.Run("new", measure(func(*exportapi.Client) {}))
 	b.Run("page", measure(func(c *exportapi.Client) {
-		p, err := c.Fetch(b.Context(), bridge.Position{})
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := c.Decode(p); err != nil {
-			b.Fatal(err)
-		}
+		p := must.Get(c.Fetch(b.Context(), bridge.Position{}))(b)
+		must.Do(b, c.Decode(p))
 		p.Release()
 	}))
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi"
 )
 
@@ -72,10 +73,7 @@ func TestSharedConnections(t *testing.T) {
 		cfg := config(t, map[string]string{"EXPORT_URL": server.URL, "EXPORT_TLS_CA": ca, "EXPORT_PATH": path,
 			"EXPORT_API_KEY": key})
 		cfg.Shared = &shared
-		c, err := exportapi.New(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(exportapi.New(cfg))(t)
 		return c
 	}
 	fetch := func(c *exportapi.Client, cursor string) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // After ten minutes at one cursor the error changes, and its hint says how to skip the
@@ -31,10 +32,7 @@ func TestPageThatFailsForLong(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			cfg := DefaultConfig()
 			cfg.APIKey = "k3y"
-			c, err := New(cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(New(cfg))(t)
 			defer c.Close()
 			c.http.RegisterProtocol("test", roundTrip(func(r *http.Request) (*http.Response, error) {
 				return &http.Response{StatusCode: tc.status, Header: http.Header{"Content-Type": {"text/html"}},

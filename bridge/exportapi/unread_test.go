@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // A first page without a next one may say that more follow. A null cursor is the end unless
@@ -30,10 +31,7 @@ func TestUnread(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p, err := fetchAll(t, serve(t, answer(tc.body), nil), tc.at)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := must.Get(fetchAll(t, serve(t, answer(tc.body), nil), tc.at))(t)
 			if p.Unread.Where != tc.want || p.Next != "" {
 				t.Errorf("next %q, unread %+v, want %q", p.Next, p.Unread, tc.want)
 			}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/windows"
 )
@@ -117,15 +118,11 @@ func TestNeighbouringWindows(t *testing.T) {
 								origin := bridge.Origin{Start: from, End: edges[i+1]}
 								plain := func(s bridge.Source) bridge.Source { return s }
 								if err := runForm(t, cfg, origin, to, plain); err != nil { // cut off: a new process resumes
-									if err := runForm(t, cfg, origin, to, plain); err != nil {
-										t.Fatal(err)
-									}
+									must.Do(t, runForm(t, cfg, origin, to, plain))
 								}
 								for _, r := range to.topic.Records() {
 									var item struct{ Timestamp int64 }
-									if err := json.Unmarshal(r.Value, &item); err != nil {
-										t.Fatal(err)
-									}
+									must.Do(t, json.Unmarshal(r.Value, &item))
 									if item.Timestamp < from || item.Timestamp >= edges[i+1] {
 										t.Errorf("window %d to %d has %s", from-t0, edges[i+1]-t0, r.Value)
 									}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/control"
 	"exportbridge/bridge/ops"
 	"exportbridge/bridge/ops/door"
@@ -30,10 +31,7 @@ type audited struct {
 func newAudited(t *testing.T) *audited {
 	t.Helper()
 	a := &audited{people: newPeople(t), path: filepath.Join(t.TempDir(), "audit.jsonl"), log: new(bytes.Buffer)}
-	log, err := door.OpenAudit(a.path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(door.OpenAudit(a.path))(t)
 	t.Cleanup(func() { _ = log.Close() })
 	cfg := a.config()
 	cfg.ProxyUserHeader, cfg.TrustedProxies, cfg.ProxyRole = "X-Remote-User", []string{"10.9.0.0/24"}, "act"
@@ -45,10 +43,7 @@ func newAudited(t *testing.T) *audited {
 
 func (a *audited) records(t *testing.T) (all []door.Record) {
 	t.Helper()
-	text, err := os.ReadFile(a.path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(a.path))(t)
 	for line := range strings.Lines(string(text)) {
 		var r door.Record
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
@@ -154,12 +149,8 @@ func TestAuditIsComplete(t *testing.T) {
 func TestNoActionWithoutItsRecord(t *testing.T) {
 	t.Parallel()
 	a := newAudited(t)
-	if err := os.Remove(a.path); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(a.path, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(a.path))
+	must.Do(t, os.Mkdir(a.path, 0o700))
 	wantRefusal(t, a.do(ask{line: pausePath, body: anyReason, header: bearer(a.actor)}), 503, "nothing was changed")
 	wantRefusal(t, a.do(ask{line: "POST /api/v1/jobs/k3xq7a/cancel", body: `{"reason":"why","execute":true}`,
 		header: bearer(a.actor)}), 503, "nothing was changed")
@@ -173,9 +164,7 @@ func TestNoActionWithoutItsRecord(t *testing.T) {
 	if n := strings.Count(a.log.String(), "audit log not written"); n != 3 {
 		t.Errorf("%d failures are logged, want 3:\n%s", n, a.log)
 	}
-	if err := os.Remove(a.path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(a.path))
 	if w := a.do(ask{line: pausePath, body: anyReason, header: bearer(a.actor)}); w.Code != 200 {
 		t.Errorf("with the file again: %d %s", w.Code, w.Body)
 	}

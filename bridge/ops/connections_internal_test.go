@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/ops/door"
 )
 
@@ -25,10 +26,7 @@ func (c *fakeConn) Close() error { c.closed++; return nil }
 // A trusted proxy has many clients.
 func TestConnectionsOfOneClient(t *testing.T) {
 	t.Parallel()
-	from, err := door.ParseProxies([]string{"10.9.0.0/24"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	from := must.Get(door.ParseProxies([]string{"10.9.0.0/24"}))(t)
 	c := &connections{proxy: door.Proxy{Header: "X-User", From: from}}
 	open := func(peer string) *fakeConn {
 		conn := &fakeConn{peer: peer}

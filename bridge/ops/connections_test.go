@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/ops"
 )
 
@@ -51,19 +52,11 @@ func TestHeldConnections(t *testing.T) {
 // hold opens a connection, sends a request and, if it is complete, reads its answer.
 func hold(t *testing.T, url, request string) net.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("tcp", strings.TrimPrefix(url, "http://")))(t)
 	t.Cleanup(func() { c.Close() })
-	if _, err := io.WriteString(c, request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(c, request))(t)
 	if strings.HasSuffix(request, "\r\n\r\n") {
-		res, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must.Get(http.ReadResponse(bufio.NewReader(c), nil))(t)
 		res.Body.Close()
 	}
 	return c
@@ -73,14 +66,8 @@ func wantAnswer(t *testing.T, url string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody))(t)
+	res := must.Get((&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req))(t)
 	if res.Body.Close(); res.StatusCode != 200 {
 		t.Errorf("%s: %s", url, res.Status)
 	}

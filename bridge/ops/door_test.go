@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/control"
 	"exportbridge/bridge/ops"
@@ -26,10 +27,7 @@ import (
 // deniedLines returns the lines of an audit log, and the number of requests that they stand for.
 func deniedLines(t *testing.T, path string) (lines, requests int) {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(path))(t)
 	for line := range bytes.Lines(text) {
 		var r door.Record
 		if err := json.Unmarshal(line, &r); err != nil || r.Outcome != door.Denied {
@@ -100,10 +98,7 @@ func TestUnreadableTokens(t *testing.T) {
 	for _, admin := range []bool{false, true} {
 		path, p, log := filepath.Join(t.TempDir(), "tokens"), newPeople(t), new(bytes.Buffer)
 		audit := filepath.Join(t.TempDir(), "audit")
-		lines, err := door.OpenAudit(audit)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lines := must.Get(door.OpenAudit(audit))(t)
 		cfg := ops.Config{Tokens: bridge.Secret(p.lines), TokensFile: path}
 		if admin {
 			cfg = ops.Config{AdminToken: rightToken, AdminTokenFile: path}
@@ -124,9 +119,7 @@ func TestUnreadableTokens(t *testing.T) {
 		} else {
 			act.header = bearer(p.actor)
 		}
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(content), 0o600))
 		if w := s.do(act); w.Code != 200 || strings.Count(log.String(), "readable again") != 1 {
 			t.Errorf("admin %v: %d %s; log:\n%s", admin, w.Code, w.Body, log)
 		}
@@ -140,9 +133,7 @@ func TestAdminTokenFileIsReadAgain(t *testing.T) {
 	s := newSite(ops.Config{AdminToken: rightToken, AdminTokenFile: path})
 	next := strings.Repeat("n", 20)
 	for _, now := range []string{rightToken, next, "short"} {
-		if err := os.WriteFile(path, []byte(now), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(now), 0o600))
 		for _, given := range []string{rightToken, next, "short"} {
 			w := s.do(ask{line: pausePath, body: anyReason, header: bearer(given)})
 			if ok := given == now && now != "short"; ok != (w.Code == 200) {
@@ -223,14 +214,9 @@ func serveDoor(t *testing.T, change func(*ops.Config)) *doorSite {
 // say sends text and returns the beginning of the answer.
 func (s *doorSite) say(t *testing.T, text string) string {
 	t.Helper()
-	c, err := net.Dial("tcp", s.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("tcp", s.Addr().String()))(t)
 	defer c.Close()
-	if _, err := io.WriteString(c, text); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(c, text))(t)
 	answer := make([]byte, 64)
 	n, _ := c.Read(answer) // none, if the server has closed the connection
 	return string(answer[:n])
@@ -239,18 +225,9 @@ func (s *doorSite) say(t *testing.T, text string) string {
 // Failed handshakes are counted, and one line stands for many.
 func TestFailedHandshakes(t *testing.T) {
 	t.Parallel()
-	made, err := servers.WriteCertificates(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := os.ReadFile(made.ServerCert)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := os.ReadFile(made.ServerKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.Get(servers.WriteCertificates(t.TempDir()))(t)
+	cert := must.Get(os.ReadFile(made.ServerCert))(t)
+	key := must.Get(os.ReadFile(made.ServerKey))(t)
 	s := serveDoor(t, func(c *ops.Config) { c.TLSCert, c.TLSKey = string(cert), bridge.Secret(key) })
 	for range 100 {
 		s.say(t, "x\x00\x00\x00\x00\x00")

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/ops"
 )
 
@@ -50,10 +51,7 @@ func startFeed(t *testing.T, s ops.Stream, values bool) *feedServer {
 func serveFeed(t *testing.T, parts ops.Parts) *feedServer {
 	t.Helper()
 	parts.Metrics = metricsOf(new(fakeStream))
-	server, err := ops.Listen(t.Context(), ops.Config{Addr: "127.0.0.1:0"}, parts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(ops.Listen(t.Context(), ops.Config{Addr: "127.0.0.1:0"}, parts))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	f := &feedServer{url: "http://" + server.Addr().String(), stop: cancel, served: make(chan error, 1)}
 	go func() { f.served <- server.Serve(ctx) }()
@@ -69,14 +67,8 @@ type message struct{ event, data string }
 func (f *feedServer) connect(t *testing.T, stream string) <-chan message {
 	t.Helper()
 	address := f.url + "/api/v1/events?stream=" + stream
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody))(t)
+	res := must.Get(http.DefaultClient.Do(req))(t)
 	if res.StatusCode != 200 || res.Header.Get("Content-Type") != "text/event-stream" ||
 		res.Header.Get("Cache-Control") != "no-store" {
 		t.Fatalf("%s %v", res.Status, res.Header)
@@ -199,9 +191,7 @@ func TestTooManyFeeds(t *testing.T) {
 	var silent []net.Conn
 	for range 32 {
 		conn := hold(t, f.url, "GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n")
-		if _, err := io.WriteString(conn, "\r\n"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(io.WriteString(conn, "\r\n"))(t)
 		if _, err := conn.Read(make([]byte, 12)); err != nil { // it is connected
 			t.Fatal(err)
 		}
@@ -209,9 +199,7 @@ func TestTooManyFeeds(t *testing.T) {
 	}
 	feed := f.connect(t, "events")
 	await(t, feed, "detail", "")
-	if err := silent[0].SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, silent[0].SetReadDeadline(time.Now().Add(10*time.Second)))
 	if _, err := io.Copy(io.Discard, silent[0]); errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error("the oldest feed does not end")
 	}

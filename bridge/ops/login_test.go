@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/ops"
 	"exportbridge/bridge/ops/door"
 )
@@ -157,9 +158,7 @@ func TestTokensFileIsReadAgain(t *testing.T) {
 	p := newPeople(t)
 	path := filepath.Join(t.TempDir(), "tokens")
 	write := func(text string) {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	cfg := p.config()
 	cfg.TokensFile = path
@@ -180,9 +179,7 @@ func TestTokensFileIsReadAgain(t *testing.T) {
 	write(p.lines + "\nbroken")
 	want(p.reader, 503)
 	want(rightToken, 200)
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(path))
 	want(p.reader, 503)
 	write(p.lines)
 	want(p.actor, 200)
@@ -200,9 +197,7 @@ func TestFeedOfARemovedToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := p.config()
 		cfg.TokensFile = filepath.Join(t.TempDir(), "tokens")
-		if err := os.WriteFile(cfg.TokensFile, []byte(p.lines), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(cfg.TokensFile, []byte(p.lines), 0o600))
 		s := newSite(cfg, func(parts *ops.Parts) {
 			parts.Log, parts.Samples = ops.NewLogTail(slog.DiscardHandler), ops.NewSampler(false)
 		})
@@ -222,9 +217,7 @@ func TestFeedOfARemovedToken(t *testing.T) {
 			t.Fatalf("the feed has ended with %d", code)
 		default:
 		}
-		if err := os.WriteFile(cfg.TokensFile, []byte("# nobody"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(cfg.TokensFile, []byte("# nobody"), 0o600))
 		select {
 		case <-ended:
 		case <-time.After(time.Minute):

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/ops"
 )
 
@@ -24,9 +25,7 @@ func TestLogTailIsAHandler(t *testing.T) {
 		return ops.NewLogTail(slog.NewJSONHandler(&out, nil))
 	}, func(t *testing.T) map[string]any {
 		var got map[string]any
-		if err := json.Unmarshal(out.Bytes(), &got); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(out.Bytes(), &got))
 		return got
 	})
 }

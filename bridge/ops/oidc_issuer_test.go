@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/ops"
 	"exportbridge/bridge/ops/door"
@@ -30,10 +31,7 @@ type oidcSite struct {
 func newOIDCSite(t *testing.T, cfg ops.Config) *oidcSite {
 	t.Helper()
 	s := &oidcSite{audit: filepath.Join(t.TempDir(), "audit"), log: new(safeBuffer)}
-	lines, err := door.OpenAudit(s.audit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lines := must.Get(door.OpenAudit(s.audit))(t)
 	t.Cleanup(func() { _ = lines.Close() })
 	s.site = newSite(cfg, func(parts *ops.Parts) {
 		parts.Audit, parts.Logger = lines, slog.New(slog.NewTextHandler(s.log, nil))
@@ -195,9 +193,7 @@ func TestOIDCAuthority(t *testing.T) {
 	issuer, p := servers.StartIssuer(t, true), newPeople(t)
 	token := sign(issuer, nil, claims{"roles": "viewer"})
 	path := filepath.Join(t.TempDir(), "ca")
-	if err := os.WriteFile(path, []byte(issuer.CA()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(issuer.CA()), 0o600))
 	for name, tc := range map[string]struct {
 		ca, file string
 		code     int

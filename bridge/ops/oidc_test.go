@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/ops"
 	"exportbridge/bridge/ops/door"
@@ -61,10 +62,7 @@ func TestOIDCLogin(t *testing.T) {
 	encode := base64.RawURLEncoding.EncodeToString
 	forged := sign(other, claims{"kid": "1"}, claims{"iss": issuer.URL(), "roles": "operator"})
 	now := time.Now()
-	der, err := x509.MarshalPKIXPublicKey(issuer.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.MarshalPKIXPublicKey(issuer.Public()))(t)
 	for _, tc := range []struct {
 		name, line, token string
 		code              int

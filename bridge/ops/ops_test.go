@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/ops"
 	"exportbridge/bridge/ops/metrics"
 )
@@ -226,15 +227,10 @@ func TestBadCallersAreLetGo(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			c, err := net.Dial("tcp", strings.TrimPrefix(f.url, "http://"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(net.Dial("tcp", strings.TrimPrefix(f.url, "http://")))(t)
 			defer c.Close()
 			c.SetDeadline(time.Now().Add(15 * time.Second))
-			if _, err := c.Write([]byte(tc.sent)); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(c.Write([]byte(tc.sent)))(t)
 			answer, err := io.ReadAll(c)
 			if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
 				t.Fatalf("it is still connected; answer %q", answer)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/ops"
 )
 
@@ -74,9 +75,7 @@ func TestProxyUser(t *testing.T) {
 			t.Parallel()
 			cfg := p.config()
 			cfg.ProxyUserHeader, cfg.TrustedProxies, cfg.ProxyRole = user, []string{"10.9.0.0/24", "fd00::/64"}, tc.role
-			if err := cfg.Validate(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, cfg.Validate())
 			s := newSite(cfg)
 			w := s.do(tc.ask)
 			if w.Code != tc.code || !strings.Contains(w.Body.String(), tc.text) {

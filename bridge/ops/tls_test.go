@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/ops"
 )
@@ -29,23 +30,15 @@ type secureSite struct {
 
 func serveSecure(t *testing.T, change func(*ops.Config)) *secureSite {
 	t.Helper()
-	made, err := servers.WriteCertificates(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.Get(servers.WriteCertificates(t.TempDir()))(t)
 	read := func(path string) string {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(path))(t)
 		return string(text)
 	}
 	p := newPeople(t)
 	s := &secureSite{people: &p, roots: x509.NewCertPool(), control: &fakeController{epoch: 3}}
 	s.roots.AppendCertsFromPEM([]byte(read(made.CA)))
-	if s.client, err = tls.LoadX509KeyPair(made.ClientCert, made.ClientKey); err != nil {
-		t.Fatal(err)
-	}
+	s.client = must.Get(tls.LoadX509KeyPair(made.ClientCert, made.ClientKey))(t)
 	cfg := p.config()
 	cfg.Addr, cfg.ProbeAddr = "127.0.0.1:0", "127.0.0.1:0"
 	cfg.TLSCert, cfg.TLSKey = read(made.ServerCert), bridge.Secret(read(made.ServerKey))
@@ -55,9 +48,7 @@ func serveSecure(t *testing.T, change func(*ops.Config)) *secureSite {
 	if cfg.TLSClientCA != "" {
 		cfg.TLSClientCA = read(made.CA)
 	}
-	if err := cfg.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cfg.Validate())
 	fake := &fakeStream{status: bridge.Status{Stream: "events", State: bridge.StateIdle}, turning: true}
 	server, err := ops.Listen(t.Context(), cfg, ops.Parts{
 		Metrics: metricsOf(fake), Streams: func() []ops.Stream { return []ops.Stream{fake} },
@@ -83,14 +74,9 @@ func serveSecure(t *testing.T, change func(*ops.Config)) *secureSite {
 // and the rest. With secure, it connects by TLS.
 func (s *secureSite) send(t *testing.T, addr string, secure *tls.Config, request string) (first, rest string) {
 	t.Helper()
-	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("tcp", addr))(t)
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.SetDeadline(time.Now().Add(20*time.Second)))
 	if secure != nil {
 		c = tls.Client(c, secure)
 	}

@@ -13,6 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // TestBeforeACluster that advertises itself: all connections of a client lead
@@ -21,16 +23,10 @@ func TestBeforeACluster(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(3), kfake.SeedTopics(6, "events"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := must.Get(kfake.NewCluster(kfake.NumBrokers(3), kfake.SeedTopics(6, "events")))(t)
 	defer cluster.Close()
 	p := StartKafkaProxy(t)
-	front, err := p.Before(cluster.ListenAddrs()[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	front := must.Get(p.Before(cluster.ListenAddrs()[0]))(t)
 	var mu sync.Mutex
 	dialed := map[string]bool{}
 	client, err := kgo.NewClient(kgo.SeedBrokers(front.String()), kgo.TransactionalID("t"),
@@ -46,32 +42,21 @@ func TestBeforeACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	if err := client.BeginTransaction(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, client.BeginTransaction())
 	for i := range 100 {
 		client.Produce(ctx, &kgo.Record{Key: []byte{byte(i)}, Value: make([]byte, 10_000)}, nil)
 	}
-	if err := client.Flush(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := client.EndTransaction(ctx, kgo.TryCommit); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, client.Flush(ctx))
+	must.Do(t, client.EndTransaction(ctx, kgo.TryCommit))
 	for n := 0; n < 100; {
 		fetches := client.PollFetches(ctx)
-		if err := fetches.Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, fetches.Err())
 		n += fetches.NumRecords()
 	}
 	if _, err := kadm.NewClient(client).BrokerMetadata(ctx); err != nil {
 		t.Error(err)
 	}
-	described, err := kmsg.NewPtrDescribeClusterRequest().RequestWith(ctx, client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	described := must.Get(kmsg.NewPtrDescribeClusterRequest().RequestWith(ctx, client))(t)
 	for _, a := range addressesIn(described) {
 		if addr := joined(a); !slices.Contains(p.Addrs(), addr) {
 			t.Errorf("the cluster is described with a broker at %s", addr)
@@ -98,10 +83,7 @@ func joined(a address) string {
 func TestRename(t *testing.T) {
 	t.Parallel()
 	p := StartKafkaProxy(t)
-	front, err := p.Before("broker:9092")
-	if err != nil {
-		t.Fatal(err)
-	}
+	front := must.Get(p.Before("broker:9092"))(t)
 	for key, last := range map[kmsg.Key]int16{kmsg.Metadata: 12, kmsg.FindCoordinator: 6, kmsg.DescribeCluster: 1} {
 		for version := range last + 1 {
 			reply := key.Response()

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"exportbridge/bridge/bridgetest/faultproxy"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 )
 
@@ -26,10 +27,7 @@ type echo struct {
 }
 
 func startEcho(t *testing.T) *echo {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	e := &echo{addr: l.Addr().String(), lines: make(chan string, 100)}
 	var work sync.WaitGroup
 	work.Go(func() {
@@ -60,14 +58,9 @@ const patience = 30 * time.Second
 // connect returns a connection whose reads end some time.
 func connect(t *testing.T, addr string) (net.Conn, *bufio.Reader) {
 	t.Helper()
-	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("tcp", addr))(t)
 	t.Cleanup(func() { c.Close() })
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.SetDeadline(time.Now().Add(patience)))
 	return c, bufio.NewReader(c)
 }
 
@@ -119,9 +112,7 @@ func TestTCPProxyDelays(t *testing.T) {
 				}
 			}
 			// Without the delay the answer would come long before this ends.
-			if err := c.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, c.SetReadDeadline(time.Now().Add(100*time.Millisecond)))
 			if got, err := in.ReadString('\n'); !isTimeout(err) {
 				t.Errorf("the client has got %q, %v", got, err)
 			}
@@ -250,9 +241,7 @@ func TestTCPProxyRedis(t *testing.T) {
 	p := faultproxy.StartTCPProxy(t, m.Addr())
 	c := redis.NewClient(&redis.Options{Addr: p.Addr(), MaxRetries: -1})
 	t.Cleanup(func() { c.Close() })
-	if err := c.Ping(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Ping(t.Context()).Err())
 	p.CutReply(0)
 	if err := c.Incr(t.Context(), "key").Err(); err == nil {
 		t.Error("the client knows the outcome")

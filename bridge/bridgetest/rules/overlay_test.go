@@ -5,18 +5,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // TestPatchesFit: each patch of the table fits the sources as they are.
 func TestPatchesFit(t *testing.T) {
-	path, err := Overlay(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	list, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := must.Get(Overlay(t.TempDir()))(t)
+	list := must.Get(os.ReadFile(path))(t)
 	names := map[string]bool{}
 	for _, r := range All {
 		if names[r.Name] || r.Without == "" {
@@ -98,20 +94,13 @@ func copyOf(t *testing.T, root, dir string, rule Rule, file string) string {
 	if _, err := overlay(root, dir, []Rule{rule}); err != nil {
 		return err.Error()
 	}
-	text, err := os.ReadFile(filepath.Join(dir, strings.ReplaceAll(file, "/", "_")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(dir, strings.ReplaceAll(file, "/", "_"))))(t)
 	return string(text)
 }
 
 func write(t *testing.T, root, file, text string) {
 	t.Helper()
 	path := filepath.Join(root, file)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"exportbridge/bridge/bridgetest/faultproxy"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 )
 
@@ -45,9 +46,7 @@ func (p *producer) identify(t *testing.T) {
 // open begins a transaction that holds a record.
 func (p *producer) open(t *testing.T, value string) {
 	t.Helper()
-	if err := p.BeginTransaction(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.BeginTransaction())
 	if err := p.ProduceSync(t.Context(), kgo.StringRecord(value)).FirstErr(); err != nil {
 		t.Fatalf("produce %s: %v", value, err)
 	}
@@ -87,10 +86,7 @@ func (p *producer) reinit(t *testing.T) error {
 func settled(t *testing.T, ask func() (code int16, err error)) error {
 	t.Helper()
 	for {
-		code, err := ask()
-		if err != nil {
-			t.Fatal(err)
-		}
+		code := must.Get(ask())(t)
 		if err := kerr.ErrorForCode(code); !errors.Is(err, kerr.ConcurrentTransactions) {
 			return err
 		}
@@ -108,10 +104,7 @@ func (p *producer) commit(t *testing.T, value string) {
 
 func (p *producer) state(t *testing.T) kadm.DescribedTransaction {
 	t.Helper()
-	all, err := kadm.NewClient(p.Client).DescribeTransactions(t.Context(), p.txn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(kadm.NewClient(p.Client).DescribeTransactions(t.Context(), p.txn))(t)
 	return all[p.txn]
 }
 
@@ -166,19 +159,12 @@ func testOutsideOfTheLog(t *testing.T, p *proxied) {
 	const name, start, end = "outside", 7, 10
 	c := client(t, p.Addrs(), kgo.DefaultProduceTopic(name))
 	admin := kadm.NewClient(c)
-	if _, err := admin.CreateTopic(t.Context(), 1, 1, nil, name); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(admin.CreateTopic(t.Context(), 1, 1, nil, name))(t)
 	produce(t, c, end)
 	gone := kadm.Offsets{}
 	gone.AddOffset(name, 0, start, -1)
-	if _, err := admin.DeleteRecords(t.Context(), gone); err != nil {
-		t.Fatal(err)
-	}
-	topics, err := admin.ListTopics(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(admin.DeleteRecords(t.Context(), gone))(t)
+	topics := must.Get(admin.ListTopics(t.Context(), name))(t)
 	for _, test := range []struct {
 		at, start, end int64
 		err            error
@@ -191,10 +177,7 @@ func testOutsideOfTheLog(t *testing.T, p *proxied) {
 		part.FetchOffset, part.PartitionMaxBytes = test.at, 1<<20
 		topic.Partitions = append(topic.Partitions, part)
 		req.Topics = append(req.Topics, topic)
-		answer, err := c.Broker(int(topics[name].Partitions[0].Leader)).Request(t.Context(), req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := must.Get(c.Broker(int(topics[name].Partitions[0].Leader)).Request(t.Context(), req))(t)
 		got := answer.(*kmsg.FetchResponse).Topics[0].Partitions[0]
 		wantErr(t, fmt.Sprint("fetch at ", test.at), kerr.ErrorForCode(got.ErrorCode), test.err)
 		if got.LogStartOffset != test.start || got.HighWatermark != test.end || got.LastStableOffset != test.end {
@@ -216,10 +199,7 @@ func TestFencingRefusesHealing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := faultproxy.StartKafkaProxy(t)
-			k, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.ListenFn(p.Listen))
-			if err != nil {
-				t.Fatal(err)
-			}
+			k := must.Get(kfake.NewCluster(kfake.NumBrokers(1), kfake.ListenFn(p.Listen)))(t)
 			t.Cleanup(k.Close)
 			s := &servers.Fencing{}
 			if strict {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"exportbridge/bridge/bridgetest/faultproxy"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"fmt"
 	"io"
@@ -87,21 +88,12 @@ func TestProxyCutAll(t *testing.T) {
 	t.Parallel()
 	p := faultproxy.StartKafkaProxy(t)
 	servers.EmbeddedKafka(t, kfake.ListenFn(p.Listen))
-	c, err := net.Dial("tcp", p.Addrs()[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("tcp", p.Addrs()[0]))(t)
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.SetDeadline(time.Now().Add(patience)))
 	// ApiVersions, version 0, correlation 1, no client id.
-	if _, err := c.Write([]byte{0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 1, 0xff, 0xff}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Write([]byte{0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 1, 0xff, 0xff}))(t)
+	must.Get(c.Read(make([]byte, 1)))(t)
 	p.CutAll()
 	var timeout net.Error
 	if _, err := io.Copy(io.Discard, c); errors.As(err, &timeout) && timeout.Timeout() {

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"exportbridge/bridge/bridgetest/faultproxy"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkaclient"
 )
@@ -170,15 +171,9 @@ func testLateCommit(t *testing.T, p *proxied) {
 func testLateRepetition(t *testing.T, p *proxied) {
 	cfg := kafkaclient.DefaultConfig()
 	cfg.Brokers = p.Addrs()
-	asking, err := cfg.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	asking := must.Get(cfg.Open())(t)
 	defer asking.Close()
-	version, err := asking.TransactionVersion(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	version := must.Get(asking.TransactionVersion(t.Context()))(t)
 	visible, reply := lateRepetition(t, p)
 	want, answer := []string{"first", "half"}, error(nil)
 	if version >= kafkaclient.StrictTransactions {
@@ -249,9 +244,7 @@ func testInitWithoutReply(t *testing.T, p *proxied) {
 
 func testBlackhole(t *testing.T, p *proxied) {
 	c := client(t, p.Addrs(), impatient...)
-	if err := ping(t, c, patience); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ping(t, c, patience))
 	p.Blackhole(true)
 	if err := ping(t, c, 2*patience); err == nil || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("ping through a blackhole: %v, want the client's own time-out", err)
@@ -339,9 +332,7 @@ func waitHits(t *testing.T, hits *faultproxy.RuleStats, count int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := hits.Wait(ctx, count); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, hits.Wait(ctx, count))
 }
 
 // wantCommitted reads the topic past the proxy.
@@ -358,9 +349,7 @@ func committed(t *testing.T, addrs []string, opts ...kgo.Opt) (values []string) 
 	t.Helper()
 	barrier := fmt.Sprint("barrier ", time.Now().UnixNano())
 	c := client(t, addrs, append(opts, kgo.ConsumeTopics(topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()))...)
-	if err := c.ProduceSync(t.Context(), kgo.StringRecord(barrier)).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.ProduceSync(t.Context(), kgo.StringRecord(barrier)).FirstErr())
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for {

@@ -19,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 )
 
@@ -102,9 +103,7 @@ func TestRealKafkaRetention(t *testing.T) {
 	createTopic(t, c, 1, map[string]*string{"retention.ms": &week})
 	old := kgo.StringRecord("old")
 	old.Timestamp = time.Now().Add(-30 * 24 * time.Hour)
-	if err := c.ProduceSync(t.Context(), old).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.ProduceSync(t.Context(), old).FirstErr())
 	step(t, "an old record is deleted", func() error {
 		for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
 			starts, err := kadm.NewClient(c).ListStartOffsets(t.Context(), topic)
@@ -133,9 +132,7 @@ func TestRealRedis(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := servers.StartRedis(t, o)
 			step(t, "killed server restarts", func() error { return r.Restart(t.Context()) })
-			if err := r.Pause(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.Pause())
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			defer cancel()
 			if err := r.Ready(ctx); err == nil {
@@ -179,10 +176,7 @@ func TestFreeAddress(t *testing.T) {
 			t.Fatalf("%s is given twice", addr)
 		}
 		seen[addr] = true
-		l, err := net.Listen("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(net.Listen("tcp", addr))(t)
 		l.Close()
 	}
 }
@@ -235,9 +229,7 @@ func TestEmbeddedKafka(t *testing.T) {
 func TestEmbeddedRedisExpires(t *testing.T) {
 	t.Parallel()
 	m := servers.EmbeddedRedis(t)
-	if err := m.Set("key", "value"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.Set("key", "value"))
 	m.SetTTL("key", 200*time.Millisecond)
 	deadline := time.Now().Add(10 * time.Second)
 	for m.Exists("key") {
@@ -287,9 +279,7 @@ func ping(t *testing.T, c *kgo.Client, wait time.Duration) error {
 
 func createTopic(t *testing.T, c *kgo.Client, replicas int16, configs map[string]*string) {
 	t.Helper()
-	if _, err := kadm.NewClient(c).CreateTopic(t.Context(), 1, replicas, configs, topic); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(kadm.NewClient(c).CreateTopic(t.Context(), 1, replicas, configs, topic))(t)
 }
 
 func produce(t *testing.T, c *kgo.Client, n int) {
@@ -297,9 +287,7 @@ func produce(t *testing.T, c *kgo.Client, n int) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for i := range n {
-		if err := c.ProduceSync(ctx, kgo.StringRecord(fmt.Sprint(i))).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.ProduceSync(ctx, kgo.StringRecord(fmt.Sprint(i))).FirstErr())
 	}
 }
 
@@ -323,14 +311,8 @@ func wantCount(t *testing.T, addrs []string, want int) {
 
 func tlsConfig(t *testing.T, c *servers.Certificates) *tls.Config {
 	t.Helper()
-	ca, err := os.ReadFile(c.CA)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := tls.LoadX509KeyPair(c.ClientCert, c.ClientKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca := must.Get(os.ReadFile(c.CA))(t)
+	pair := must.Get(tls.LoadX509KeyPair(c.ClientCert, c.ClientKey))(t)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
 	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}

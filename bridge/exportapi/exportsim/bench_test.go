@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"testing"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -56,10 +57,7 @@ func BenchmarkPageOverLoopback(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		response, err := client.Do(request)
-		if err != nil {
-			b.Fatal(err)
-		}
+		response := must.Get(client.Do(request))(b)
 		read, err := io.Copy(io.Discard, response.Body)
 		response.Body.Close()
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -237,10 +238,7 @@ func TestGrowthByTheClock(t *testing.T) {
 func TestTimesFollowTheClock(t *testing.T) {
 	t.Parallel()
 	before := time.Now().Truncate(time.Millisecond)
-	h, err := exportsim.New(exportsim.Config{Events: 1000, Rate: 50})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(exportsim.New(exportsim.Config{Events: 1000, Rate: 50}))(t)
 	after := time.Now()
 	if at := h.EventTime(1000); at.Before(before) || at.After(after.Add(20*time.Millisecond)) {
 		t.Errorf("the first event to come is at %s, want between %s and %s", at, before, after)

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -242,10 +243,7 @@ func TestCompression(t *testing.T) {
 	t.Parallel()
 	h := newHandler(t, exportsim.Config{Events: 300, Gzip: true, Zstd: true})
 	plain := recordStatus(h, "/events?pageSize=300").Body.Bytes()
-	decoder, err := zstd.NewReader(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	decoder := must.Get(zstd.NewReader(nil))(t)
 	defer decoder.Close()
 	for accept, want := range map[string]string{
 		"": "", "identity": "", "br": "", "gzip": "gzip", "GZIP": "gzip", "zstd": "zstd", "gzip, zstd": "zstd",
@@ -259,18 +257,10 @@ func TestCompression(t *testing.T) {
 		var body []byte
 		switch want {
 		case "gzip":
-			reader, err := gzip.NewReader(got.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
-			body, err = io.ReadAll(reader)
-			if err != nil {
-				t.Fatal(err)
-			}
+			reader := must.Get(gzip.NewReader(got.Body))(t)
+			body = must.Get(io.ReadAll(reader))(t)
 		case "zstd":
-			if body, err = decoder.DecodeAll(got.Body.Bytes(), nil); err != nil {
-				t.Fatal(err)
-			}
+			body = must.Get(decoder.DecodeAll(got.Body.Bytes(), nil))(t)
 		default:
 			body = got.Body.Bytes()
 		}

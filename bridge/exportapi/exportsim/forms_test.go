@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -203,10 +204,7 @@ func fetchToken(t *testing.T, base, secret string) string {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(io.ReadAll(response.Body))(t)
 	return text(at(body, "access_token"))
 }
 
@@ -216,18 +214,12 @@ func (c *formClient) ask(t *testing.T, base string) (*http.Response, []byte) {
 	if strings.HasPrefix(target, "/") {
 		target = base + target
 	}
-	request, err := http.NewRequestWithContext(t.Context(), c.method, target, strings.NewReader(c.body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(t.Context(), c.method, target, strings.NewReader(c.body)))(t)
 	request.Header = c.header.Clone()
 	if c.body != "" {
 		request.Header.Set("Content-Type", "application/json")
 	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(http.DefaultClient.Do(request))(t)
 	defer response.Body.Close()
 	page, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != http.StatusOK {
@@ -319,23 +311,16 @@ func parseTime(t *testing.T, format string, find func(string) string) func(strin
 	return func(pointer string) time.Time {
 		value := find(pointer)
 		if format == "rfc3339" {
-			at, err := time.Parse(time.RFC3339, value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			at := must.Get(time.Parse(time.RFC3339, value))(t)
 			return at.Truncate(time.Millisecond).Local()
 		}
 		unit := map[string]time.Duration{"ms": time.Millisecond, "s": time.Second, "us": time.Microsecond,
 			"": time.Millisecond}[format]
 		whole, fraction, _ := strings.Cut(value, ".")
 		var n, micros int64
-		if _, err := fmt.Sscan(whole, &n); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(fmt.Sscan(whole, &n))(t)
 		if fraction != "" {
-			if _, err := fmt.Sscanf(fraction, "%d", &micros); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(fmt.Sscanf(fraction, "%d", &micros))(t)
 		}
 		return time.UnixMicro(n*unit.Microseconds() + micros).Truncate(time.Millisecond)
 	}

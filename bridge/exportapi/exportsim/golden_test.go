@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -41,14 +42,9 @@ func TestDefaultFormIsUnchanged(t *testing.T) {
 	}
 	const file = "testdata/default.golden"
 	if *update {
-		if err := os.WriteFile(file, []byte(got.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(got.String()), 0o600))
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(file))(t)
 	if diff := cmp.Diff(string(want), got.String()); diff != "" {
 		t.Errorf("the default form serves other bytes (-want +got):\n%s", diff)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -27,10 +28,7 @@ func newHandler(t testing.TB, c exportsim.Config) *exportsim.Handler {
 	if c.Start.IsZero() {
 		c.Start = start
 	}
-	h, err := exportsim.New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(exportsim.New(c))(t)
 	t.Cleanup(h.Close)
 	return h
 }

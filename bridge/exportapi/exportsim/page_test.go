@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -134,9 +135,7 @@ func TestWindowsOfSessionsAndUsers(t *testing.T) {
 		}
 		for i, item := range append(before, after...) {
 			var at map[string]any
-			if err := json.Unmarshal(item, &at); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(item, &at))
 			early := at[field].(float64) < float64(start.Add(time.Hour).UnixMilli())
 			if early != (i < len(before)) {
 				t.Fatalf("%s %d: %s %v is on the wrong side of %s", path, i, field, at[field], middle)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -52,17 +53,12 @@ func walkBoth(t *testing.T, one, other *exportsim.Handler, query url.Values) {
 		if small.Body.Len() > large.Body.Len() || small.Header().Get("Content-Encoding") != "gzip" {
 			t.Errorf("%s: compressed ahead %d bytes, else %d", path, small.Body.Len(), large.Body.Len())
 		}
-		unzip, err := gzip.NewReader(small.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		unzip := must.Get(gzip.NewReader(small.Body))(t)
 		if text, err := io.ReadAll(unzip); err != nil || string(text) != want.Body.String() {
 			t.Fatalf("%s: compressed %d bytes, want %d, %v", path, len(text), want.Body.Len(), err)
 		}
 		var p page
-		if err := json.Unmarshal(want.Body.Bytes(), &p); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(want.Body.Bytes(), &p))
 		if p.cursor() == "" {
 			return
 		}

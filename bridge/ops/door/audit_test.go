@@ -7,16 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/ops/door"
 )
 
 // readRecords reads an audit log: each line is a record.
 func readRecords(t *testing.T, path string) (all []door.Record) {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(path))(t)
 	for line := range strings.Lines(string(text)) {
 		var r door.Record
 		if err := json.Unmarshal([]byte(line), &r); err != nil || !strings.HasSuffix(line, "\n") {
@@ -33,33 +31,19 @@ func TestAuditFollowsItsPath(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	for range 2 {
-		a, err := door.OpenAudit(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := a.Write(door.Record{Outcome: door.Denied, Error: "a\nb\u2028\x1b[2J"}); err != nil {
-			t.Fatal(err)
-		}
-		if err := a.Close(); err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(door.OpenAudit(path))(t)
+		must.Do(t, a.Write(door.Record{Outcome: door.Denied, Error: "a\nb\u2028\x1b[2J"}))
+		must.Do(t, a.Close())
 	}
-	a, err := door.OpenAudit(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(door.OpenAudit(path))(t)
 	defer a.Close()
 	for _, change := range []func() error{
 		func() error { return os.Rename(path, path+".1") },
 		func() error { return os.Remove(path) },
 		func() error { return os.Truncate(path, 0) },
 	} {
-		if err := change(); err != nil {
-			t.Fatal(err)
-		}
-		if err := a.Write(door.Record{Who: "alice"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, change())
+		must.Do(t, a.Write(door.Record{Who: "alice"}))
 		if got := readRecords(t, path); len(got) != 1 || got[0].Who != "alice" {
 			t.Errorf("records %+v", got)
 		}
@@ -82,20 +66,13 @@ func TestAuditFails(t *testing.T) {
 		t.Skip("no full device")
 	}
 	path := filepath.Join(dir, "audit.jsonl")
-	if err := os.Symlink("/dev/full", path); err != nil {
-		t.Fatal(err)
-	}
-	a, err := door.OpenAudit(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink("/dev/full", path))
+	a := must.Get(door.OpenAudit(path))(t)
 	defer a.Close()
 	if err := a.Write(door.Record{}); err == nil {
 		t.Error("a full disk is no error")
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(path))
 	if err := a.Write(door.Record{Who: "alice"}); err != nil { // to a new file, with no line to end
 		t.Error(err)
 	}
@@ -117,16 +94,9 @@ func TestTornLineOfAnEarlierProcess(t *testing.T) {
 		"":                      "{",
 	} {
 		path := filepath.Join(t.TempDir(), "audit.jsonl")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		a, err := door.OpenAudit(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := a.Write(door.Record{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
+		a := must.Get(door.OpenAudit(path))(t)
+		must.Do(t, a.Write(door.Record{}))
 		_ = a.Close() // each line is written
 		got, err := os.ReadFile(path)
 		if err != nil || !strings.HasPrefix(string(got), want) || strings.Count(string(got), "{") != strings.Count(want, "{") {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/ops/door"
 )
@@ -21,18 +22,12 @@ import (
 func TestCertificateFollowsItsFiles(t *testing.T) {
 	t.Parallel()
 	read := func(path string) string {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(path))(t)
 		return string(text)
 	}
 	var certs, keys [2]string
 	for i := range certs {
-		made, err := servers.WriteCertificates(t.TempDir())
-		if err != nil {
-			t.Fatal(err)
-		}
+		made := must.Get(servers.WriteCertificates(t.TempDir()))(t)
 		certs[i], keys[i] = read(made.ServerCert), read(made.ServerKey)
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -40,16 +35,10 @@ func TestCertificateFollowsItsFiles(t *testing.T) {
 		pair := door.Pair{Cert: certs[0], Key: bridge.Secret(keys[0])}
 		pair.CertFile, pair.KeyFile = filepath.Join(dir, "cert"), filepath.Join(dir, "key")
 		var log bytes.Buffer
-		c, err := door.NewCertificate(pair, slog.New(slog.NewTextHandler(&log, nil)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(door.NewCertificate(pair, slog.New(slog.NewTextHandler(&log, nil))))(t)
 		go c.Watch(t.Context())
 		used := func() string {
-			now, err := c.Config(nil).GetCertificate(nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			now := must.Get(c.Config(nil).GetCertificate(nil))(t)
 			for i := range certs {
 				known, _ := tls.X509KeyPair([]byte(certs[i]), []byte(keys[i]))
 				if bytes.Equal(known.Certificate[0], now.Certificate[0]) {
@@ -76,9 +65,7 @@ func TestCertificateFollowsItsFiles(t *testing.T) {
 				if os.Remove(path); text == "" {
 					continue
 				}
-				if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 			}
 			<-time.After(time.Minute)
 			synctest.Wait()
@@ -99,10 +86,7 @@ func TestCertificateFollowsItsFiles(t *testing.T) {
 // The files are not written at once: what is corrected by the next reading is not reported.
 func TestCertificateBetweenTwoWrites(t *testing.T) {
 	t.Parallel()
-	made, err := servers.WriteCertificates(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.Get(servers.WriteCertificates(t.TempDir()))(t)
 	cert, _ := os.ReadFile(made.ServerCert)
 	key, _ := os.ReadFile(made.ServerKey)
 	synctest.Test(t, func(t *testing.T) {
@@ -110,16 +94,11 @@ func TestCertificateBetweenTwoWrites(t *testing.T) {
 		pair := door.Pair{
 			Cert: string(cert), Key: bridge.Secret(key), CertFile: made.ServerCert, KeyFile: made.ServerKey,
 		}
-		c, err := door.NewCertificate(pair, slog.New(slog.NewTextHandler(&log, nil)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(door.NewCertificate(pair, slog.New(slog.NewTextHandler(&log, nil))))(t)
 		go c.Watch(t.Context())
 		other, _ := os.ReadFile(made.ClientKey)
 		for _, k := range [][]byte{other, key} {
-			if err := os.WriteFile(made.ServerKey, k, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(made.ServerKey, k, 0o600))
 			<-time.After(5*time.Second + time.Millisecond)
 			synctest.Wait()
 		}

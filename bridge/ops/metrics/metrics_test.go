@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/ops/metrics"
 )
 
@@ -167,10 +168,7 @@ func TestLabelValuesAreBounded(t *testing.T) {
 				Receipt: bridge.Receipt{DeadLettered: map[bridge.Defect]int{bridge.Defect(code): 1}}})
 		}
 	}
-	families, err := m.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(m.Gather())(t)
 	for _, f := range families {
 		if n := len(f.GetMetric()); n > 40 {
 			t.Errorf("%s has %d series", f.GetName(), n)
@@ -265,10 +263,7 @@ func newMetrics(status bridge.Status) *metrics.Metrics {
 // count is the number of series.
 func count(t *testing.T, m *metrics.Metrics) int {
 	t.Helper()
-	n, err := testutil.GatherAndCount(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(testutil.GatherAndCount(m))(t)
 	return n
 }
 
@@ -285,10 +280,7 @@ func TestStreamsComeAndGo(t *testing.T) {
 	t.Parallel()
 	m := metrics.New(metrics.Build{}, metrics.DetailAuto, []string{"events"}, func() []bridge.Status { return nil })
 	of := func(stream string) (n int) {
-		families, err := m.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		families := must.Get(m.Gather())(t)
 		for _, f := range families {
 			for _, series := range f.GetMetric() {
 				for _, label := range series.GetLabel() {

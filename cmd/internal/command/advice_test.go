@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/process"
 )
@@ -89,9 +90,7 @@ func TestAdviceWithEnvFile(t *testing.T) {
 	}
 	plain, spaced := filepath.Join(t.TempDir(), "env"), filepath.Join(t.TempDir(), "my env")
 	for _, name := range []string{plain, spaced} {
-		if err := os.WriteFile(name, []byte(lines.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(name, []byte(lines.String()), 0o600))
 	}
 	for _, test := range []struct {
 		args, file, want string

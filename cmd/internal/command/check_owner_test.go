@@ -7,6 +7,7 @@ import (
 
 	miniserver "github.com/alicebob/miniredis/v2/server"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkastream"
 	"exportbridge/cmd/internal/cli"
 )
@@ -18,10 +19,7 @@ func (w *world) own(t *testing.T) {
 	cfg.Stream, cfg.Brokers = "events", strings.Split(w.env["KAFKA_BROKERS"], ",")
 	group := cfg.Ownership().Owner()
 	t.Cleanup(func() { _ = group.Close(context.Background()) })
-	tenure, err := group.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tenure := must.Get(group.Acquire(t.Context()))(t)
 	t.Cleanup(tenure.Release)
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/command/setup"
@@ -177,10 +178,7 @@ func TestCheckUsage(t *testing.T) {
 // TestCheckTimeout: each section reports a server that does not answer.
 func TestCheckTimeout(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	servers.CloseAtEnd(t, l)
 	silent := l.Addr().String()
 	env := map[string]string{
@@ -219,9 +217,7 @@ func TestCheckOwner(t *testing.T) {
 			[]string{`^  owner    warn pod-1, epoch 0, blocked \(auth\): 401 Unauthorized$`, `Try: check EXPORT_API_KEY`,
 				` 1 warning, 0 failures`}},
 	} {
-		if err := client.Stream("events").PutStatus(t.Context(), test.status); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, client.Stream("events").PutStatus(t.Context(), test.status))
 		wantLines(t, runProgram(t, w.env, "check", "--only", "redis").stdout, test.want)
 	}
 }
@@ -246,13 +242,8 @@ func TestCheckLookBack(t *testing.T) {
 	}
 	check(`, 0 failures`)
 	admin := kadm.NewClient(servers.Client(t, w.env["KAFKA_BROKERS"]))
-	ends, err := admin.ListEndOffsets(t.Context(), "export.events")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := admin.DeleteRecords(t.Context(), ends.Offsets()); err != nil {
-		t.Fatal(err)
-	}
+	ends := must.Get(admin.ListEndOffsets(t.Context(), "export.events"))(t)
+	must.Get(admin.DeleteRecords(t.Context(), ends.Offsets()))(t)
 	check(`FAIL partition \d of topic export.events begins at offset [12], ` +
 		`but what was published since offset 0 must be known`)
 }

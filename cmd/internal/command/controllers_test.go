@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/control"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
@@ -15,21 +16,12 @@ import (
 // other.
 func TestReportsWithoutAnswers(t *testing.T) {
 	t.Parallel()
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	silent := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer silent.Close()
 	addr := silent.Addr().String()
 	a := &cli.App{Environ: []string{"KAFKA_BROKERS=" + addr, "REDIS_URL=redis://" + addr + "/0", "EXPORT_API_KEY=any"}}
-	s, err := a.Settings(config.UsesAll, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := cursorstore.Open(s.Cursor)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(a.Settings(config.UsesAll, nil))(t)
+	client := must.Get(cursorstore.Open(s.Cursor))(t)
 	defer client.Close()
 	began := time.Now()
 	r := controllers(client, s)["events"].Status(t.Context())

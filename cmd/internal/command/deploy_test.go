@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
 )
@@ -21,10 +22,7 @@ func TestDeployedSettings(t *testing.T) {
 		"../../exportbridge/deploy/kubernetes/settings.env":      `(?m)^([A-Z_]+)=`,
 		"../../exportbridge/deploy/systemd/exportbridge.service": `Environment=([A-Z_]+)=`,
 	} {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(file))(t)
 		found := regexp.MustCompile(variable).FindAllSubmatch(text, -1)
 		if len(found) < 3 {
 			t.Errorf("%s sets %d variables", file, len(found))
@@ -42,10 +40,7 @@ func TestDeployedSettings(t *testing.T) {
 // which a NetworkPolicy guards.
 func TestKubernetesIsSafe(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../exportbridge/deploy/kubernetes/settings.env")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../exportbridge/deploy/kubernetes/settings.env"))(t)
 	environ := append(strings.Split(string(text), "\n"), "HTTP_ADDR=:8080", "EXPORT_URL=https://api.example.com",
 		"EXPORT_API_KEY=k")
 	s, err := config.Load(config.Sources{Environ: slices.DeleteFunc(environ,
@@ -62,10 +57,7 @@ func TestKubernetesIsSafe(t *testing.T) {
 // TestRulesInStep: the Prometheus operator gets the alert rules that the program prints.
 func TestRulesInStep(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../exportbridge/deploy/kubernetes/monitoring/rules.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../exportbridge/deploy/kubernetes/monitoring/rules.yaml"))(t)
 	_, got, _ := strings.Cut(string(text), "\nspec:\n")
 	said := runProgram(t, nil, "alerts")
 	want := regexp.MustCompile(`(?m)^.`).ReplaceAllString(said.stdout, "  $0")

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/kafkarecord"
@@ -27,9 +28,7 @@ func lettersWorld(t *testing.T, n int) (*servers.Cluster, map[string]string) {
 	t.Helper()
 	kafka := servers.EmbeddedKafka(t, kfake.NumBrokers(2), kfake.SeedTopics(2, "export.events", "dlq.export.events"))
 	for p := range int32(2) {
-		if err := kafka.MoveTopicPartition("dlq.export.events", p, p); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, kafka.MoveTopicPartition("dlq.export.events", p, p))
 	}
 	addr := kafka.ListenAddrs()[0]
 	client := servers.Client(t, addr, kgo.RecordPartitioner(kgo.ManualPartitioner()))
@@ -136,10 +135,7 @@ func TestLettersOverHTTPOfAStalledPartition(t *testing.T) {
 	t.Parallel()
 	kafka, env := lettersWorld(t, 4)
 	a := &cli.App{Environ: []string{"KAFKA_BROKERS=" + env["KAFKA_BROKERS"], "EXPORT_API_KEY=" + secretKey}}
-	s, err := a.Settings(config.UsesKafka, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(a.Settings(config.UsesKafka, nil))(t)
 	d := records.NewReader(s)
 	found, err := d.DeadLetters(t.Context(), "events", 10)
 	if err != nil || len(found) != 4 {

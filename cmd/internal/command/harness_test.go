@@ -22,6 +22,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/cmd/internal/cli"
@@ -90,18 +91,13 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	sim, err := exportsim.New(exportsim.Config{Events: 5, Seed: 1, APIKey: secretKey})
-	if err != nil {
-		t.Fatal(err)
-	}
+	sim := must.Get(exportsim.New(exportsim.Config{Events: 5, Seed: 1, APIKey: secretKey}))(t)
 	t.Cleanup(sim.Close)
 	api := httptest.NewServer(sim)
 	t.Cleanup(api.Close)
 	kafka := servers.EmbeddedKafka(t)
 	for _, topic := range []string{"export.events", "dlq.export.events"} {
-		if err := kafka.CreateTopic(topic, 2, map[string]string{"retention.ms": "-1"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, kafka.CreateTopic(topic, 2, map[string]string{"retention.ms": "-1"}))
 	}
 	createCheckpoints(t, kafka)
 	redis := servers.EmbeddedRedis(t)
@@ -150,9 +146,7 @@ func aroundEvents() []string {
 func createCheckpoints(t *testing.T, kafka *servers.Cluster) {
 	t.Helper()
 	configs := map[string]string{"cleanup.policy": "compact", "min.compaction.lag.ms": "604800000"}
-	if err := kafka.CreateTopic("exportbridge.checkpoints", 16, configs); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, kafka.CreateTopic("exportbridge.checkpoints", 16, configs))
 }
 
 // restrictedKafka is a Kafka where the user writer may only look at the topics.
@@ -221,9 +215,7 @@ func wantGolden(t *testing.T, name string, got result) {
 	}
 	file := filepath.Join("testdata", regexp.MustCompile(`\W+`).ReplaceAllString(name, "-")+".txt")
 	if *update {
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(text), 0o644))
 	}
 	want, err := os.ReadFile(file)
 	if diff := cmp.Diff(string(want), text); err != nil || diff != "" {

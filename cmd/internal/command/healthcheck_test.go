@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/cmd/internal/cli"
 )
@@ -72,10 +73,7 @@ func TestHealthcheck(t *testing.T) {
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
-	made, err := servers.WriteCertificates(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.Get(servers.WriteCertificates(t.TempDir()))(t)
 	ready = http.StatusOK
 	withTLS := map[string]string{"HTTP_ADDR": strings.TrimPrefix(secure.URL, "https://"), "HTTP_TLS_CERT_FILE": made.ServerCert,
 		"HTTP_TLS_KEY_FILE": made.ServerKey}

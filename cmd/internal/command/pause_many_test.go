@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/cmd/internal/cli"
 )
 
@@ -30,9 +31,7 @@ func TestPauseMany(t *testing.T) {
 				PausedUntil int64 `json:"paused_until"`
 			}
 		}
-		if err := json.Unmarshal([]byte(run(cli.ExitOK, "status --json").stdout), &all); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(run(cli.ExitOK, "status --json").stdout), &all))
 		for _, s := range all {
 			if s.Checkpoint.PausedUntil != 0 {
 				names += s.Stream

@@ -16,6 +16,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkarecord"
 	"exportbridge/bridge/kafkasink"
@@ -34,10 +35,7 @@ const rawPoison = poison + "\xed\xa0\x80\xff"
 // requests with a key in X-Bad.
 func poisonedExport(t *testing.T) (url string) {
 	t.Helper()
-	text, err := json.Marshal(poison)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(poison))(t)
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if r.Header.Get("X-Bad") != "" {
@@ -83,41 +81,26 @@ func poisonedWorld(t *testing.T) (w *world, live func()) {
 
 	a := &cli.App{Environ: []string{"KAFKA_BROKERS=" + w.env["KAFKA_BROKERS"], "REDIS_URL=" + w.env["REDIS_URL"],
 		"EXPORT_API_KEY=" + secretKey}}
-	s, err := a.Settings(config.UsesKafka|config.UsesCursor, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(a.Settings(config.UsesKafka|config.UsesCursor, nil))(t)
 	ctx, from := t.Context(), firstEvent.Add(-time.Hour).UnixMilli()
 	compact := map[string]*string{"cleanup.policy": new("compact"), "min.compaction.lag.ms": new("604800000")}
-	if _, err := kadm.NewClient(client).CreateTopic(ctx, 16, 1, compact, "exportbridge.checkpoints.jobs"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(kadm.NewClient(client).CreateTopic(ctx, 16, 1, compact, "exportbridge.checkpoints.jobs"))(t)
 	job := backfill.Job{
 		Version: backfill.Version, ID: "aaaaaa", Kind: backfill.Backfill, Stream: "events", Resource: "events",
 		Topic: "export.events",
 		From:  from, To: from + 1000, Windows: backfill.Split(from, from+1000, 1), Who: poison, Reason: poison, Created: 1,
 		State: backfill.Running,
 	}
-	if err := backfill.NewJobs(s.Streams[0].Kafka.Jobs(new(kafkasink.JobLogs)), "events").Begin(ctx, job); err != nil {
-		t.Fatal(err)
-	}
-	redis, err := cursorstore.Open(s.Cursor)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, backfill.NewJobs(s.Streams[0].Kafka.Jobs(new(kafkasink.JobLogs)), "events").Begin(ctx, job))
+	redis := must.Get(cursorstore.Open(s.Cursor))(t)
 	servers.CloseAtEnd(t, redis)
 	store := redis.Stream("events")
-	was, err := store.Load(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	was := must.Get(store.Load(ctx))(t)
 	now := was
 	now.Version, now.Kind = bridge.Version{Epoch: was.Epoch + 1}, bridge.KindReset
 	now.Owner, now.Cursor = poison, poison
 	now.Change = &bridge.Change{ID: poison, Kind: poison, Who: poison, Reason: poison, From: was.Version, At: 1}
-	if err := store.Advance(ctx, was, now); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.Advance(ctx, was, now))
 	put := func() error {
 		return store.PutStatus(ctx, bridge.Status{
 			Stream: "events", Owner: poison, State: bridge.StateBlocked, Reason: poison, Error: poison, Hint: poison,
@@ -134,9 +117,7 @@ func poisonedWorld(t *testing.T) (w *world, live func()) {
 	t.Cleanup(refreshing.Wait)
 	return w, func() {
 		t.Helper()
-		if err := put(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, put())
 	}
 }
 

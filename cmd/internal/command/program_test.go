@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/cmd/internal/cli"
 )
 
@@ -103,9 +104,7 @@ func TestFlagHints(t *testing.T) {
 func TestConfigEnvOfProfile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "env")
-	if err := os.WriteFile(file, []byte("EXPORT_PROFILE=generic\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte("EXPORT_PROFILE=generic\n"), 0o600))
 	want := runProgram(t, map[string]string{"EXPORT_PROFILE": "generic"}, "config", "env")
 	for _, line := range []string{
 		"EXPORT_PROFILE=generic", "#EXPORT_KEY_HEADER=Authorization", "#EXPORT_ITEM_TIME=/timestamp", "#KAFKA_KEY=none",
@@ -128,9 +127,7 @@ func TestConfigEnvOfProfile(t *testing.T) {
 		!strings.Contains(got.stderr, "EXPORT_PROFILE") {
 		t.Errorf("an unknown profile: %+v", got)
 	}
-	if err := os.WriteFile(file, []byte(want.stdout), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(want.stdout), 0o600))
 	env := map[string]string{"EXPORT_API_KEY": "key", "EXPORT_PROFILE": "generic"}
 	plain := runProgram(t, env, "config", "show", "--wide")
 	if got := runProgram(t, env, "config", "show", "--wide", "--env-file", file); got != plain {

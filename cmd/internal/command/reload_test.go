@@ -22,6 +22,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/engine"
 	"exportbridge/bridge/exportapi/exportsim"
@@ -89,10 +90,7 @@ func startReloading(t *testing.T, events int, streams string) *reloading {
 	}}
 	r.app.Stdout, r.app.Stderr = io.Discard, io.Discard
 	r.write(streams)
-	s, err := r.app.Settings(config.UsesAll, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(r.app.Settings(config.UsesAll, nil))(t)
 	o := ProcessOptions(r.app, engine.Limits{}, slog.New(slog.NewTextHandler(&r.log, nil)))
 	o.Reload = &process.Reload{Load: r.app.Reload, Now: r.now}
 	if r.process, err = process.New(t.Context(), s, o); err != nil {
@@ -219,9 +217,7 @@ func committed(t *testing.T, kafka *servers.Cluster, topic string) (n int) {
 		ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
 		fetched := client.PollFetches(ctx)
 		cancel()
-		if err := fetched.Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, fetched.Err())
 		fetched.EachRecord(func(rec *kgo.Record) {
 			if last = rec.Offset; !rec.Attrs.IsControl() {
 				n++

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/cmd/internal/cli"
 )
 
@@ -36,10 +37,7 @@ func TestCompletionOfOtherShells(t *testing.T) {
 // are JSON lines too; otherwise they are text.
 func TestRunEndsInItsLog(t *testing.T) {
 	t.Parallel()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer taken.Close()
 	for _, test := range []struct {
 		env       map[string]string

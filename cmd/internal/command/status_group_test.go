@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkagroup"
 	"exportbridge/bridge/kafkastream"
 	"exportbridge/cmd/internal/cli"
@@ -40,15 +41,9 @@ func TestStatusOfTheGroup(t *testing.T) {
 	t.Cleanup(func() { _ = fleet.Close(context.Background()) })
 	for _, name := range []string{"events", "others"} {
 		cfg.Stream = name
-		seat, err := fleet.Owner(cfg.Ownership())
-		if err != nil {
-			t.Fatal(err)
-		}
+		seat := must.Get(fleet.Owner(cfg.Ownership()))(t)
 		t.Cleanup(func() { _ = seat.Close(context.Background()) })
-		grant, err := seat.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		grant := must.Get(seat.Acquire(t.Context()))(t)
 		t.Cleanup(grant.Release)
 	}
 	want := regexp.MustCompile(`(?m)^  group      exportbridge.FLEET, generation \d+, assigned \S+ ago

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/control"
 	"exportbridge/cmd/internal/cli"
@@ -152,9 +153,7 @@ func TestStatusColour(t *testing.T) {
 		{80, "A=b", " \x1b[1;31mBLOCKED\x1b[0m (auth)"}} {
 		var out bytes.Buffer
 		a := &cli.App{Stdio: cli.Stdio{Stdout: &out, Columns: test.columns}, Environ: []string{test.environ}}
-		if err := printStatus(a, []streamStatus{blocked}, false, false); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, printStatus(a, []streamStatus{blocked}, false, false))
 		if !strings.Contains(out.String(), test.want) || strings.Count(out.String(), "\x1b") > 2 ||
 			!strings.Contains(out.String(), "  stream     BLOCKED\n") {
 			t.Errorf("%+v: %q", test, out.String())

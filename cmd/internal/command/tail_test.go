@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/cmd/internal/cli"
 )
@@ -51,13 +52,9 @@ func tailWorld(t *testing.T) (addr string) {
 		record *kgo.Record
 		commit kgo.TransactionEndTry
 	}{{eventRecord(1, 6, "k4", "f"), kgo.TryCommit}, {eventRecord(0, 7, "k4", "aborted"), kgo.TryAbort}} {
-		if err := tx.BeginTransaction(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tx.BeginTransaction())
 		produce(t, tx, end.record)
-		if err := tx.EndTransaction(t.Context(), end.commit); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tx.EndTransaction(t.Context(), end.commit))
 	}
 	return addr
 }
@@ -66,9 +63,7 @@ func produce(t *testing.T, client *kgo.Client, records ...*kgo.Record) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if err := client.ProduceSync(ctx, records...).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, client.ProduceSync(ctx, records...).FirstErr())
 }
 
 func TestTail(t *testing.T) {
@@ -214,9 +209,7 @@ func TestTailDeleted(t *testing.T) {
 	offsets := kadm.Offsets{}
 	offsets.AddOffset("export.events", 0, 2, -1)
 	offsets.AddOffset("export.events", 1, 4, -1)
-	if _, err := admin.DeleteRecords(t.Context(), offsets); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(admin.DeleteRecords(t.Context(), offsets))(t)
 	for _, args := range [][]string{{"-n", "9"}, {"-n", "9", "-o", "start"}} {
 		got := runProgram(t, map[string]string{"KAFKA_BROKERS": addr}, append([]string{"tail", "-f", "%v "}, args...)...)
 		if got.code != cli.ExitOK || got.stdout != "e " {
@@ -272,9 +265,7 @@ func TestTailErrors(t *testing.T) {
 func TestTailSince(t *testing.T) {
 	t.Parallel()
 	kafka := servers.EmbeddedKafka(t)
-	if err := kafka.CreateTopic("export.events", 1, map[string]string{"retention.ms": "-1"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, kafka.CreateTopic("export.events", 1, map[string]string{"retention.ms": "-1"}))
 	now, client := time.Now(), servers.Client(t, kafka.ListenAddrs()[0])
 	for i, age := range []time.Duration{time.Hour, time.Minute, 50 * time.Minute, 30 * time.Second} {
 		r := eventRecord(0, i, "k", fmt.Sprint(i))

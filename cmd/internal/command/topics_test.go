@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/command/setup"
@@ -14,9 +15,7 @@ import (
 func TestTopics(t *testing.T) {
 	t.Parallel()
 	kafka := servers.EmbeddedKafka(t)
-	if err := kafka.CreateTopic("export.users", 1, map[string]string{"retention.ms": "604800000"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, kafka.CreateTopic("export.users", 1, map[string]string{"retention.ms": "604800000"}))
 	env := map[string]string{"KAFKA_BROKERS": kafka.ListenAddrs()[0], "REDIS_URL": "redis://" + servers.FreeAddress(t),
 		"BRIDGE_STREAMS": "events,users"}
 	steps := []struct {
@@ -52,9 +51,7 @@ func TestTopics(t *testing.T) {
 		}
 		wantLines(t, got.stdout, step.want)
 	}
-	if err := kafka.DeleteTopic("exportbridge.checkpoints.jobs"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, kafka.DeleteTopic("exportbridge.checkpoints.jobs"))
 	for command, want := range map[string]string{
 		"plan":   `^Every required topic exists; nothing was changed. 1 topic for jobs will be created on demand.$`,
 		"create": `^1 topic for jobs will be created on demand, or now with --execute.$`,

@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"exportbridge/bridge/bridgetest/must"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -35,10 +37,7 @@ func TestConfigFileWrong(t *testing.T) {
 func loadFile(t *testing.T, path string, environ ...string) (*Settings, error) {
 	t.Helper()
 	from := Sources{Environ: append([]string{"BRIDGE_CONFIG=" + path}, environ...)}
-	src, err := from.open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	src := must.Get(from.open())(t)
 	return (&loader{src: src}).load(UsesAll, testNow)
 }
 
@@ -48,9 +47,7 @@ func TestConfigFile(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	write("tenants.txt", "acme\nglobex\n")
@@ -116,10 +113,7 @@ func TestImportEnv(t *testing.T) {
 		"STREAM_USERS_EXPORT_PAGE_SIZE=7", "STREAM_007_EXPORT_RESOURCE=events", "STREAM_007_KAFKA_TOPIC=007",
 		"KAFKA_BROKERS=a:1, b:2", "STREAM_EVENTS_EXPORT_START=2026-11-01", "LOG_FORMAT=json",
 	}, secret...)
-	want, err := loadFrom(t, UsesAll, environ...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(loadFrom(t, UsesAll, environ...))(t)
 	text, stay, err := want.ImportEnv()
 	if err != nil || strings.Contains(text, "sesame") || strings.Contains(text, "other") || len(stay) != 2 {
 		t.Fatalf("%v; stay %q; file:\n%s", err, stay, text)
@@ -146,14 +140,9 @@ func TestChanges(t *testing.T) {
 			path: "settings: {EXPORT_API_KEY_FILE: key, HTTP_TOKENS_FILE: tokens, EXPORT_START: -1h" + settings +
 				"}\nstreams:\n" + streams,
 		} {
-			if err := os.WriteFile(to, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(to, []byte(text), 0o600))
 		}
-		s, err := loadFile(t, path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(loadFile(t, path))(t)
 		return s
 	}
 	const two = "  events:\n  users: {EXPORT_PAGE_SIZE: 7}\n"
@@ -189,9 +178,7 @@ func TestChanges(t *testing.T) {
 func compareGolden(t *testing.T, path, got string) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(got), 0o644))
 	}
 	if want, err := os.ReadFile(path); err != nil || string(want) != got {
 		t.Errorf("%s (%v): go test -update shows the difference; got:\n%s", path, err, got)

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // TestPageLimitFollowsMemory: by default two pages together with their events fit the
@@ -16,10 +18,7 @@ func TestPageLimitFollowsMemory(t *testing.T) {
 		for _, environ := range []string{"", "EXPORT_MAX_RESPONSE_BYTES=48MiB",
 			"STREAM_EVENTS_EXPORT_MAX_RESPONSE_BYTES=48MiB"} {
 			l := &loader{src: newSources(nil, nil, []string{"EXPORT_API_KEY=sesame", environ}, nil), memory: memory}
-			s, err := l.load(UsesAll, testNow)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(l.load(UsesAll, testNow))(t)
 			wanted, shown := want, want
 			if environ != "" {
 				wanted = "48MiB"
@@ -52,10 +51,7 @@ func TestPageLimitIsShared(t *testing.T) {
 			"48MiB"},
 	} {
 		l := &loader{src: newSources(nil, nil, []string{"EXPORT_API_KEY=sesame", c.environ}, nil), memory: c.memory}
-		s, err := l.load(UsesAll, testNow)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(l.load(UsesAll, testNow))(t)
 		st := &s.Streams[0]
 		if got := formatBytes(st.Export.MaxResponse); got != c.want {
 			t.Errorf("%s, memory %d: limit %s, want %s", c.environ, c.memory, got, c.want)

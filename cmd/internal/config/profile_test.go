@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // TestProfiles loads every profile with its examples, and with something of its
@@ -74,10 +75,7 @@ func TestProfileRequests(t *testing.T) {
 		for variable, example := range p.examples {
 			environ = append(environ, variable+"="+example)
 		}
-		s, err := Load(Sources{Environ: environ}, UsesAll)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(Load(Sources{Environ: environ}, UsesAll))(t)
 		if got := s.Streams[0].Engine.Origin.Request; got != want[name] {
 			t.Errorf("%q: %q,", name, got)
 		}
@@ -93,10 +91,7 @@ func TestProfileGivesWay(t *testing.T) {
 		"STREAM_A_EXPORT_ITEM_TYPE=/severity",
 		"EXPORT_RESOURCE=events", "EXPORT_API_KEY=k",
 	}
-	s, err := Load(Sources{Environ: environ}, UsesAll)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Load(Sources{Environ: environ}, UsesAll))(t)
 	a, b := s.Streams[0].Export, s.Streams[1].Export
 	if a.Path != "/api/v1/logs" || a.KeyPrefix != "SSWS" || a.ItemType[0] != "/severity" ||
 		s.Streams[0].Kafka.Key != "/actor/id" {
@@ -105,7 +100,7 @@ func TestProfileGivesWay(t *testing.T) {
 	if b.Path != "" || b.KeyPrefix != "" || s.Streams[1].Kafka.Key != "/userId" {
 		t.Errorf("stream b has %+v", b)
 	}
-	_, err = Load(Sources{Environ: []string{"EXPORT_PROFILE=auth0-logs", "EXPORT_API_KEY=k"}}, UsesAll)
+	_, err := Load(Sources{Environ: []string{"EXPORT_PROFILE=auth0-logs", "EXPORT_API_KEY=k"}}, UsesAll)
 	for variable := range profiles()["auth0-logs"].examples {
 		if want := fmt.Sprintf("%s is not set, and the profile auth0-logs has no default", variable); err == nil ||
 			!strings.Contains(err.Error(), want) {

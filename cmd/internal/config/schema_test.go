@@ -9,6 +9,8 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
+
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // compileSchema returns a function that reports what is wrong with settings,
@@ -20,23 +22,12 @@ func compileSchema(t *testing.T, vars []Variable) func(map[string]any) error {
 
 func compile(t *testing.T, s *jsonSchema) func(map[string]any) error {
 	t.Helper()
-	text, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(s))(t)
+	document := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(text)))(t)
 	// Compiling also checks the schema against the one of its dialect.
 	compiler := jsonschema.NewCompiler()
-	if err := compiler.AddResource("settings.json", document); err != nil {
-		t.Fatal(err)
-	}
-	schema, err := compiler.Compile("settings.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, compiler.AddResource("settings.json", document))
+	schema := must.Get(compiler.Compile("settings.json"))(t)
 	if schema.DraftVersion != 2020 {
 		t.Errorf("the schema is of draft %d, want 2020", schema.DraftVersion)
 	}
@@ -146,9 +137,7 @@ func TestFileSchema(t *testing.T) {
 	valid := compile(t, FileSchema(Variables()))
 	check := func(text string) error {
 		var file map[string]any
-		if err := yaml.Unmarshal([]byte(text), &file); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, yaml.Unmarshal([]byte(text), &file))
 		return valid(file)
 	}
 	for _, text := range []string{

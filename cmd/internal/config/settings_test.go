@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 var testNow = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -35,10 +36,7 @@ func messages(err error) (lines []string) {
 
 func TestLoadDefaults(t *testing.T) {
 	t.Parallel()
-	s, err := loadFrom(t, UsesAll)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(loadFrom(t, UsesAll))(t)
 	if len(s.Streams) != 1 || len(s.Warnings) > 0 {
 		t.Fatalf("%d streams, warnings %q", len(s.Streams), s.Warnings)
 	}
@@ -392,10 +390,7 @@ func TestResourceOfAllStreams(t *testing.T) {
 		{"BRIDGE_STREAMS=clicks,orders,users", "EXPORT_RESOURCE=events", "STREAM_ORDERS_EXPORT_RESOURCE=sessions",
 			"STREAM_USERS_EXPORT_RESOURCE_FILE=" + writeFile(t, "resource", "users")},
 	} {
-		s, err := Load(Sources{Environ: append(environ, "EXPORT_API_KEY=k")}, UsesAll)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(Load(Sources{Environ: append(environ, "EXPORT_API_KEY=k")}, UsesAll))(t)
 		var got []string
 		for _, st := range s.Streams {
 			got = append(got, st.Export.Resource, st.Engine.Origin.Resource, st.Kafka.Resource)
@@ -420,10 +415,7 @@ func TestOriginOfIDs(t *testing.T) {
 		"/id,/eventId": {{"EXPORT_ITEM_ID=/id,/eventId"}},
 	} {
 		for _, environ := range environs {
-			s, err := loadFrom(t, UsesAll, environ...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(loadFrom(t, UsesAll, environ...))(t)
 			if got := s.Streams[0].Engine.Origin.ItemID; got != want {
 				t.Errorf("%q: ids at %q, want %q", environ, got, want)
 			}

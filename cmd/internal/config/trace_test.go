@@ -3,6 +3,8 @@ package config
 import (
 	"slices"
 	"testing"
+
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // TestUnsafeTraces: traces in clear text to another machine are an unsafe setting, by the
@@ -25,10 +27,7 @@ func TestUnsafeTraces(t *testing.T) {
 		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://collector", "OTEL_SDK_DISABLED=true"}, nil},
 		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://collector", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"}, nil},
 	} {
-		s, err := Load(Sources{Environ: append([]string{"EXPORT_API_KEY=sesame"}, test.environ...)}, UsesAll)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(Load(Sources{Environ: append([]string{"EXPORT_API_KEY=sesame"}, test.environ...)}, UsesAll))(t)
 		if got := s.Unsafe(); !slices.Equal(got, test.want) {
 			t.Errorf("%q: %q, want %q", test.environ, got, test.want)
 		}

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"exportbridge/bridge/bridgetest/must"
 )
 
 func TestReadValue(t *testing.T) {
@@ -38,9 +40,7 @@ func TestReadValue(t *testing.T) {
 func fifo(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Mkfifo(path, 0o600))
 	if content == "" {
 		return path
 	}
@@ -71,10 +71,7 @@ func TestPipes(t *testing.T) {
 	}
 	l := &loader{src: newSources(nil, nil, []string{"EXPORT_API_KEY_FILE=" + fifo(t, "sesame\n"),
 		"BRIDGE_STREAMS=events,users"}, nil)}
-	s, err := l.load(UsesAll, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(l.load(UsesAll, time.Now()))(t)
 	for _, st := range s.Streams {
 		if st.Export.APIKey.Reveal() != "sesame" || st.Export.APIKeyFile != "" {
 			t.Errorf("stream %s has the key %q, to be read again from %q", st.Name, st.Export.APIKey.Reveal(),
@@ -111,15 +108,11 @@ func TestReadableSecrets(t *testing.T) {
 	t.Parallel()
 	file := func(mode os.FileMode) string {
 		path := writeFile(t, "key", "sesame-sesame-sesame")
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(path, mode))
 		return path
 	}
 	mounted := file(0o644)
-	if err := os.Symlink(".", filepath.Join(filepath.Dir(mounted), "..data")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(".", filepath.Join(filepath.Dir(mounted), "..data")))
 	for _, test := range []struct {
 		name, path string
 		warnings   int
@@ -127,10 +120,7 @@ func TestReadableSecrets(t *testing.T) {
 		{"Kubernetes", mounted, 0}} {
 		l := &loader{src: newSources(nil, nil, []string{"EXPORT_API_KEY_FILE=" + test.path, "HTTP_ADMIN_TOKEN_FILE=" +
 			test.path, "BRIDGE_STREAMS=events,users"}, nil)}
-		s, err := l.load(UsesAll, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(l.load(UsesAll, time.Now()))(t)
 		if len(s.Warnings) != test.warnings || test.warnings == 1 && !strings.Contains(s.Warnings[0],
 			"chmod 600 "+test.path) {
 			t.Errorf("%s: %q", test.name, s.Warnings)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -153,14 +154,8 @@ func TestShownDefaults(t *testing.T) {
 	for _, v := range Variables() {
 		environ = append(environ, v.Name+"="+v.def)
 	}
-	set, err := loadFrom(t, UsesAll, append(environ, "EXPORT_API_KEY=sesame")...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	unset, err := loadFrom(t, UsesAll)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(loadFrom(t, UsesAll, append(environ, "EXPORT_API_KEY=sesame")...))(t)
+	unset := must.Get(loadFrom(t, UsesAll))(t)
 	set.Effective, unset.Effective = nil, nil
 	a, b := &set.Streams[0].Engine.Origin.Request, &unset.Streams[0].Engine.Origin.Request
 	if *a == *b || a.Digest() != b.Digest() { // only whether they are presets differs

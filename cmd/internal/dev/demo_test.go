@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/cmd/internal/cli"
@@ -46,10 +47,7 @@ func TestSuggestions(t *testing.T) {
 // demo's export API.
 func TestDemoRequest(t *testing.T) {
 	t.Parallel()
-	s, err := demoSettings(&cli.App{Given: make(map[string]string)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(demoSettings(&cli.App{Given: make(map[string]string)}))(t)
 	const free = "127.0.0.1:0"
 	inside, err := startServers(s, &demoPlan{kafkaAddr: free, redisAddr: free, apiAddr: free,
 		simulator: exportsim.Config{Events: 1, Seed: 1}})

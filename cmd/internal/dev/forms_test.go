@@ -12,6 +12,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/engine"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/exportapi/exportsim"
@@ -22,13 +23,8 @@ import (
 // as a process would.
 func startForm(t *testing.T, name string, sim exportsim.Config) (*exportsim.Handler, exportapi.Config) {
 	t.Helper()
-	if err := setForm(&sim, name); err != nil {
-		t.Fatal(err)
-	}
-	handler, err := exportsim.New(sim)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, setForm(&sim, name))
+	handler := must.Get(exportsim.New(sim))(t)
 	server := httptest.NewServer(handler)
 	t.Cleanup(func() {
 		handler.Close()
@@ -39,9 +35,7 @@ func startForm(t *testing.T, name string, sim exportsim.Config) (*exportsim.Hand
 	if sim.APIKey == "" && name != "last-item" {
 		text += "EXPORT_API_KEY=any\n"
 	}
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 	s, err := config.Load(config.Sources{EnvFile: file}, config.UsesExport)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
@@ -51,10 +45,7 @@ func startForm(t *testing.T, name string, sim exportsim.Config) (*exportsim.Hand
 
 func readForm(t *testing.T, cfg exportapi.Config, topic *bridgetest.Topic, store *bridgetest.Store) {
 	t.Helper()
-	client, err := exportapi.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(exportapi.New(cfg))(t)
 	defer client.Close()
 	e, err := engine.New(engine.Config{
 		Stream: "events", Mode: bridge.ExactlyOnce, Origin: bridge.Origin{Resource: "events"}, PageSize: cfg.PageSize,
@@ -68,9 +59,7 @@ func readForm(t *testing.T, cfg exportapi.Config, topic *bridgetest.Topic, store
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, e.Run(t.Context()))
 }
 
 // The bridge reads each form with the settings that simulate prints: every
@@ -116,10 +105,7 @@ func TestPrintedSettingsWindows(t *testing.T) {
 			t.Parallel()
 			handler, cfg := startForm(t, name, exportsim.Config{Events: 300, Start: start, Every: 40 * time.Millisecond})
 			cfg.PageSize = 20
-			client, err := exportapi.New(cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			client := must.Get(exportapi.New(cfg))(t)
 			defer client.Close()
 			bounds := []time.Time{start.Add(-time.Minute)}
 			for i := 10; i < 300; i += 29 { // at an event
@@ -135,9 +121,7 @@ func TestPrintedSettingsWindows(t *testing.T) {
 					if err != nil {
 						t.Fatalf("%+v: %v", at, err)
 					}
-					if err := client.Decode(page); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, client.Decode(page))
 					for _, e := range page.Events {
 						i, _ := exportsim.IndexOf(e.Raw)
 						want := handler.EventTime(i)

@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // TestProgramName: without an installation, the demo suggests commands that run the source.
@@ -13,12 +15,8 @@ func TestProgramName(t *testing.T) {
 	if got := programName(); got != "exportbridge" {
 		t.Errorf("elsewhere: %q", got)
 	}
-	if err := os.MkdirAll("cmd/exportbridge", 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.FromSlash("cmd/exportbridge/main.go"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll("cmd/exportbridge", 0o700))
+	must.Do(t, os.WriteFile(filepath.FromSlash("cmd/exportbridge/main.go"), nil, 0o600))
 	if got := programName(); got != "go run -pgo=off ./cmd/exportbridge" {
 		t.Errorf("in the source: %q", got)
 	}

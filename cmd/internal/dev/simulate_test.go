@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -19,13 +20,8 @@ func TestSimulatorContinues(t *testing.T) {
 		<-time.After(10 * 365 * 24 * time.Hour) // the clock begins in 2000, before what the simulator can tell
 		start := func() *exportsim.Handler {
 			sim := exportsim.Config{Rate: 50, Events: 100, Seed: 1}
-			if err := continueStock(dir, &sim); err != nil {
-				t.Fatal(err)
-			}
-			h, err := exportsim.New(sim)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, continueStock(dir, &sim))
+			h := must.Get(exportsim.New(sim))(t)
 			t.Cleanup(h.Close)
 			return h
 		}
@@ -59,9 +55,7 @@ func TestFormSettings(t *testing.T) {
 		"next-url":      "EXPORT_KEY_QUERY=api_key\nEXPORT_API_KEY=simulated\n",
 	} {
 		sim := exportsim.Config{BasePath: "/x"}
-		if err := setForm(&sim, name); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, setForm(&sim, name))
 		got := settingsOf(sim, "http://api")
 		if !strings.HasPrefix(got, "EXPORT_URL=http://api/x\n") || !strings.Contains(got, want) {
 			t.Errorf("%s: %s has no %s", name, got, want)

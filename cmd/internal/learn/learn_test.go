@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/cmd/internal/config"
@@ -144,10 +145,7 @@ func formNamed(t *testing.T, name string) exportsim.Form {
 func simulate(t *testing.T, c exportsim.Config) (*exportsim.Handler, string) {
 	t.Helper()
 	c.Seed = 5
-	h, err := exportsim.New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(exportsim.New(c))(t)
 	t.Cleanup(h.Close)
 	return h, serve(t, h)
 }
@@ -175,10 +173,7 @@ func lesson(t *testing.T, command string) *learn.Lesson {
 
 func parsed(t *testing.T, command string) *learn.Request {
 	t.Helper()
-	request, err := learn.ParseCurl([]string{command})
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(learn.ParseCurl([]string{command}))(t)
 	return request
 }
 
@@ -205,9 +200,7 @@ type reader struct {
 func open(t *testing.T, profile, key string, anyOrder bool, environ ...string) *reader {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "learned.env")
-	if err := os.WriteFile(file, []byte(profile), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(profile), 0o600))
 	environ = append(environ, "EXPORT_PROFILE="+file)
 	if !strings.Contains(profile, "EXPORT_AUTH=none") {
 		environ = append(environ, "EXPORT_API_KEY="+key)

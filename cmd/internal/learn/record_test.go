@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/cmd/internal/learn"
 )
 
@@ -28,14 +29,8 @@ func settingsOf(profile string) string {
 // replayed serves the recording of a lesson.
 func replayed(t *testing.T, l *learn.Lesson) (url string, file []byte) {
 	t.Helper()
-	recording, err := l.Recording()
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err = json.Marshal(recording)
-	if err != nil {
-		t.Fatal(err)
-	}
+	recording := must.Get(l.Recording())(t)
+	file = must.Get(json.Marshal(recording))(t)
 	h, err := learn.NewReplay(file)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, l.Profile)
@@ -58,9 +53,7 @@ func wantReplayed(t *testing.T, first *learn.Lesson, command, base string) {
 		t.Fatalf("from the recording was learned\n%s\nin place of\n%s", again.Profile, first.Profile)
 	}
 	var r learn.Recording
-	if err := json.Unmarshal(file, &r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(file, &r))
 	if n := readRecording(t, again.Profile); n != len(r.Items) || n < 20 {
 		t.Errorf("%d of %d items were read\n%s", n, len(r.Items), again.Profile)
 	}
@@ -113,9 +106,7 @@ func TestRedaction(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal(file, &r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(file, &r))
 	letters := regexp.MustCompile(`^[a-z]{2}$`)
 	for n, item := range r.Items {
 		a, e := item.Attributes, services["atlassian"].event(events-1-n)
@@ -166,10 +157,7 @@ func TestReplayRefuses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := must.Get(http.DefaultClient.Do(r))(t)
 		_ = resp.Body.Close()
 		if resp.StatusCode != want {
 			t.Errorf("%s: %s, want %d", request, resp.Status, want)

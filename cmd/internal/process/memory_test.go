@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"testing"
+
+	"exportbridge/bridge/bridgetest/must"
 )
 
 func TestMemoryLimit(t *testing.T) {
@@ -24,12 +26,8 @@ func TestCgroupLimit(t *testing.T) {
 	for group, limit := range map[string]string{"a.slice": "1000\n", "a.slice/wide": "2000\n",
 		"a.slice/narrow": "500\n", "b.slice/none": "max\n"} {
 		dir := filepath.Join(root, group)
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "memory.max"), []byte(limit), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(dir, 0o700))
+		must.Do(t, os.WriteFile(filepath.Join(dir, "memory.max"), []byte(limit), 0o600))
 	}
 	for own, want := range map[string]int64{
 		"0::/a.slice/narrow\n": 450, "0::/a.slice/wide\n": 900, "0::/a.slice/wide/inner\n": 900, "0::/b.slice/none\n": 0,

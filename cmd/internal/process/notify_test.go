@@ -11,6 +11,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/engine"
 )
 
@@ -90,10 +91,7 @@ func TestWatchdogFollowsTheLoop(t *testing.T) {
 func read(t *testing.T, conn net.Conn) string {
 	t.Helper()
 	message := make([]byte, 1024)
-	size, err := conn.Read(message)
-	if err != nil {
-		t.Fatal(err)
-	}
+	size := must.Get(conn.Read(message))(t)
 	return string(message[:size])
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/cmd/internal/config"
 )
 
@@ -18,9 +19,7 @@ func TestWatch(t *testing.T) {
 	dir := t.TempDir()
 	path, list := filepath.Join(dir, "streams.yaml"), filepath.Join(dir, "tenants.txt")
 	write := func(path, text string) {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	w := watch{contents: map[string]string{path: "a", list: "b"}}
 	write(path, "a")

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // poison would disguise what a terminal shows.
@@ -61,10 +62,7 @@ func TestCut(t *testing.T) {
 func TestPrintableJSON(t *testing.T) {
 	t.Parallel()
 	want := "a" + poison + "\u0085\u009b\u202e\u2066\u200f\u2028\x7f é世"
-	doc, err := json.Marshal(map[string]string{want: want})
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Get(json.Marshal(map[string]string{want: want}))(t)
 	var exact, got map[string]string
 	text := PrintableJSON("{\n\t" + string(doc[1:]))
 	if err := errors.Join(json.Unmarshal(doc, &exact), json.Unmarshal([]byte(text), &got)); err != nil ||

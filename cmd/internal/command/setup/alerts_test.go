@@ -16,6 +16,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/ops/metrics"
 	"exportbridge/cmd/exportbridge/monitoring"
 )
@@ -324,18 +325,13 @@ func promtoolTests(t *testing.T) string {
 
 func mustAlertRules(t *testing.T) string {
 	t.Helper()
-	rules, err := alertRules(monitoring.Groups)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := must.Get(alertRules(monitoring.Groups))(t)
 	return rules
 }
 
 func writeText(t *testing.T, path, content string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
 // alertsOf returns the alerts of a rule file with their severities.
@@ -364,10 +360,7 @@ func TestMonitoredMetricsExist(t *testing.T) {
 	m.CountRefused("events", func() int64 { return 0 })
 	m.Reloaded(true)
 	m.Windows("events", map[string]int{})
-	families, err := m.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(m.Gather())(t)
 	known := make(map[string]bool)
 	for _, f := range families {
 		known[f.GetName()] = true
@@ -393,10 +386,7 @@ func TestMonitoringOfManyStreams(t *testing.T) {
 	t.Parallel()
 	m := metrics.New(metrics.Build{Version: "1"}, metrics.DetailProcess, []string{"events"},
 		func() []bridge.Status { return nil })
-	families, err := m.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(m.Gather())(t)
 	rules, shown := mustAlertRules(t), 0
 	for _, f := range families {
 		series := f.GetMetric()[0].GetLabel()
@@ -432,9 +422,7 @@ func TestDashboard(t *testing.T) {
 		Templating  struct{ List []struct{ Name string } }
 		Annotations struct{ List []struct{ Expr string } }
 	}
-	if err := json.Unmarshal([]byte(monitoring.Dashboard), &d); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(monitoring.Dashboard), &d))
 	if len(d.Panels) != 8 || len(d.Templating.List) != 2 || len(d.Annotations.List) != 1 {
 		t.Errorf("%d panels, %d variables, %d annotations", len(d.Panels), len(d.Templating.List), len(d.Annotations.List))
 	}

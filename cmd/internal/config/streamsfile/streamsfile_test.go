@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"exportbridge/bridge/bridgetest/must"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -60,9 +62,7 @@ func written(f *File, problems []Problem) string {
 func compareGolden(t *testing.T, path, got string) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(path)
 	if err != nil || string(want) != got {

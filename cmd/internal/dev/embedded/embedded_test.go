@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/cmd/internal/cli"
 )
@@ -23,25 +24,14 @@ func TestEmbeddedKafkaKeepsItsData(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	dir := filepath.Join(t.TempDir(), "data")
-	k, err := StartKafka("127.0.0.1:0", dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(StartKafka("127.0.0.1:0", dir))(t)
 	client := servers.Client(t, k.Addr, kgo.DefaultProduceTopic("things"))
-	if _, err := kadm.NewClient(client).CreateTopic(ctx, 3, 1, nil, "things"); err != nil {
-		t.Fatal(err)
-	}
-	if err := client.ProduceSync(ctx, kgo.StringRecord("one")).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(kadm.NewClient(client).CreateTopic(ctx, 3, 1, nil, "things"))(t)
+	must.Do(t, client.ProduceSync(ctx, kgo.StringRecord("one")).FirstErr())
 	client.Close()
-	if err := k.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, k.Close())
 
-	if k, err = StartKafka("127.0.0.1:0", dir); err != nil {
-		t.Fatal(err)
-	}
+	k = must.Get(StartKafka("127.0.0.1:0", dir))(t)
 	servers.CloseAtEnd(t, k)
 	client = servers.Client(t, k.Addr, kgo.ConsumeTopics("things"))
 	fetched := client.PollFetches(ctx)
@@ -53,33 +43,20 @@ func TestEmbeddedKafkaKeepsItsData(t *testing.T) {
 func TestDataDirIsLocked(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	first, err := openDataDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = openDataDir(dir)
+	first := must.Get(openDataDir(dir))(t)
+	_, err := openDataDir(dir)
 	if e, ok := errors.AsType[*cli.Error](err); !ok || e.Hint == "" {
 		t.Fatalf("second process: %v", err)
 	}
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
-	again, err := openDataDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.Close())
+	again := must.Get(openDataDir(dir))(t)
 	servers.CloseAtEnd(t, again)
 }
 
 func TestTemporaryDataDirIsRemoved(t *testing.T) {
 	t.Parallel()
-	dir, err := openDataDir("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := dir.Close(); err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(openDataDir(""))(t)
+	must.Do(t, dir.Close())
 	if _, err := os.Stat(dir.path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("after Close: %v", err)
 	}
@@ -87,28 +64,18 @@ func TestTemporaryDataDirIsRemoved(t *testing.T) {
 
 func TestEmbeddedRedisExpiresKeys(t *testing.T) {
 	t.Parallel()
-	r, err := StartRedis("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(StartRedis("127.0.0.1:0"))(t)
 	servers.CloseAtEnd(t, r)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	opts, err := redis.ParseURL(r.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	opts := must.Get(redis.ParseURL(r.URL))(t)
 	client := redis.NewClient(opts)
 	servers.CloseAtEnd(t, client)
-	if err := client.Set(ctx, "lease", "mine", time.Minute).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, client.Set(ctx, "lease", "mine", time.Minute).Err())
 	if err := client.Get(ctx, "lease").Err(); err != nil {
 		t.Errorf("before the end of its life: %v", err)
 	}
-	if err := client.PExpire(ctx, "lease", 50*time.Millisecond).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, client.PExpire(ctx, "lease", 50*time.Millisecond).Err())
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -127,10 +94,7 @@ func TestEmbeddedRedisExpiresKeys(t *testing.T) {
 // address that was asked for is that one or none.
 func TestListenAt(t *testing.T) {
 	t.Parallel()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	servers.CloseAtEnd(t, taken)
 	addr := taken.Addr().String()
 
@@ -185,10 +149,7 @@ func TestEmbeddedSimulatorCutsOffAtClose(t *testing.T) {
 
 func TestEmbeddedSimulatorWait(t *testing.T) {
 	t.Parallel()
-	s, err := StartSimulator(http.NotFoundHandler(), "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(StartSimulator(http.NotFoundHandler(), "127.0.0.1:0"))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Wait(ctx); err != nil {
