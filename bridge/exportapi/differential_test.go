@@ -24,6 +24,7 @@ import (
 // pages: a page must not affect the next one.
 type rivals struct {
 	name    string
+	field   string // of the cursor
 	scanner *pageDecoder
 	oracle  *oracle
 	bad     int // items with bad text so far
@@ -39,7 +40,7 @@ func newRivals(t testing.TB) (all []rivals) {
 			ItemMapping: fields.ItemMapping}
 		scanner := newPageDecoder(cfg.mapping())
 		name := fmt.Sprintf("%s by %s, %v", resource, cfg.keyPointer(), cfg.ItemMapping)
-		all = append(all, rivals{name, scanner, newOracle(cfg, presets[resource]), 0})
+		all = append(all, rivals{name, cfg.CursorField, scanner, newOracle(cfg, presets[resource]), 0})
 	}
 	for _, key := range []string{"", "none", "/payload", "/payload/type", "/eventId", "/payload/a~1b/m~0n", "/tags/1",
 		"/tags/1/b", "/context/metadata", "/", "/payload/", "/\ufffdx"} {
@@ -84,6 +85,9 @@ func (r *rivals) compare(body []byte) (isPage bool, err error) {
 	}
 	if got, want := r.scanner.cursor.text, r.oracle.cursor; !bytes.Equal(got, want) {
 		return true, fmt.Errorf("the scanner reads cursor %q, the oracle %q", got, want)
+	}
+	if end, ok := scan.TailCursor(body, r.field, nil); ok && !bytes.Equal(end, r.oracle.cursor) {
+		return true, fmt.Errorf("the end names cursor %q, the oracle %q", end, r.oracle.cursor)
 	}
 	if got, want := r.scanner.identity.identity(), r.oracle.identity; got != want {
 		return true, fmt.Errorf("the scanner reads identity %v, the oracle %v", got, want)
@@ -156,7 +160,7 @@ func sameEvent(got, want *bridge.Event) error {
 // simulator, and pages that are hard for a scanner.
 func seedPages(t testing.TB) (seeds [][]byte) {
 	t.Helper()
-	for _, text := range append(literals(t, "page_test.go"), literals(t, "decode_test.go")...) {
+	for _, text := range append(literals(t, "page_test.go"), decodeSeeds...) {
 		if len(text) > 1000 {
 			continue
 		}

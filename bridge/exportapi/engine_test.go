@@ -28,17 +28,14 @@ func TestEngineOverABadLink(t *testing.T) {
 			server := listen(t, api)
 			topic := bridgetest.NewTopic(t, bridge.ExactlyOnce)
 			source := connect(t, config(t, map[string]string{"EXPORT_URL": server.URL, "EXPORT_PAGE_SIZE": "200"}))
-			b, err := engine.New(engine.Config{
+			b := must.Get(engine.New(engine.Config{
 				Stream: "events", Mode: bridge.ExactlyOnce, Origin: bridge.Origin{Resource: "events"}, PageSize: size, Owner: "me",
 				PollInterval: time.Second, PollIntervalMax: time.Second, PrefetchPages: 8, PrefetchBytes: 16 << 20,
 				RetryMax:   time.Second,
 				EmptyPages: 5, OnInvalidCursor: "stop", OnSharedID: "publish", OnCheckpointLoss: "kafka",
 				ShutdownTimeout: time.Second, Limits: engine.Limits{Once: true},
 			}, engine.Ports{Source: source, Sink: topic.Open("events"), Store: bridgetest.NewStore(t, "events"),
-				Inbox: bridgetest.NewInbox(t)})
-			if err != nil {
-				t.Fatal(err)
-			}
+				Inbox: bridgetest.NewInbox(t)}))(t)
 			must.Do(t, b.Run(t.Context()))
 			records := topic.Records()
 			if len(records) != events {

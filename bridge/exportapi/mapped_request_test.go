@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,8 +15,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// TestMappedRequests has what is sent as the query of a GET and as the body of a POST.
-func TestMappedRequests(t *testing.T) {
+// TestRequests has what is sent as the query of a GET and as the body of a POST.
+func TestRequests(t *testing.T) {
 	t.Parallel()
 	window := bridge.Position{Start: 1_700_000_000_001, End: 1_700_000_001_002, Window: true}
 	named := map[string]string{"EXPORT_START_PARAM": "from", "EXPORT_END_PARAM": "to", "EXPORT_PAGE_SIZE_PARAM": "n",
@@ -30,6 +31,7 @@ func TestMappedRequests(t *testing.T) {
 	alone := func(pairs ...string) map[string]string {
 		return with(append(pairs, "EXPORT_CURSOR_ALONE", "true", "EXPORT_PARAMS", "a=1")...)
 	}
+	paths := map[string]string{"": "/events", "events": "/events", "sessions": "/session", "users": "/user"}
 	at := func(cursor string) bridge.Position {
 		w := window
 		w.Cursor = cursor
@@ -40,7 +42,19 @@ func TestMappedRequests(t *testing.T) {
 		at    bridge.Position
 		query string
 		body  string // of a POST
+		path  string // "" for that of the resource
 	}{
+		"nothing set": {query: "pageSize=1000"},
+		"bounds":      {at: bridge.Position{Start: 1000, End: 2000}, query: "end=2000&pageSize=1000&start=1000"},
+		"no window, no bounds": {at: bridge.Position{Cursor: testCursor, Start: 1000, End: 2000},
+			query: "cursor=" + strings.ReplaceAll(url.QueryEscape(testCursor), "+", "%20") + "&pageSize=1000"},
+		"event types": {vars: map[string]string{"EXPORT_EVENTS": "orderPlaced, a b&c"}, at: bridge.Position{Cursor: "c"},
+			query: "cursor=c&events=orderPlaced&events=a%20b%26c&pageSize=1000"},
+		"sessions": {vars: with("EXPORT_RESOURCE", "sessions", "EXPORT_EVENTS", "orderPlaced"), query: "n=7"},
+		"a path":   {vars: with("EXPORT_PATH", "v2/log"), query: "n=7", path: "/v2/log"},
+		"no key in a header": {vars: with("EXPORT_KEY_QUERY", "k", "EXPORT_KEY_HEADER", "Authorization"),
+			query: "k=sk-test%2FKey%2B93%3D%2541&n=7"},
+
 		"milliseconds": {vars: with(), at: window, query: "from=1700000000001&n=7&to=1700000001002"},
 		"seconds": {vars: with("EXPORT_TIME_FORMAT", "s", "EXPORT_RESOURCE", "events"), at: window,
 			query: "from=1700000000&n=7&to=1700000002"},
@@ -185,13 +199,26 @@ func TestMappedRequests(t *testing.T) {
 			}, tc.vars)
 			mustFetch(t, c, tc.at)
 			r := seen.all()[0]
+			path := paths[tc.vars["EXPORT_RESOURCE"]]
+			if tc.path != "" {
+				path = tc.path
+			}
+			head := http.Header{"Accept": {"application/json"}, "Accept-Encoding": {"zstd, gzip"}}
+			if tc.vars["EXPORT_KEY_QUERY"] == "" {
+				head.Set("X-Api-Key", testKey)
+			}
+			for _, name := range []string{"Accept", "Accept-Encoding", "Authorization", "Cookie", "X-Api-Key"} {
+				if got, want := r.Header.Get(name), head.Get(name); got != want {
+					t.Errorf("header %s is %q, want %q", name, got, want)
+				}
+			}
 			method, kind := http.MethodGet, ""
 			if tc.body != "" {
 				method, kind = http.MethodPost, "application/json"
 			}
-			if r.Method != method || r.URL.RawQuery != tc.query || r.Header.Get("Content-Type") != kind ||
+			if r.Method != method || r.URL.Path != path || r.URL.RawQuery != tc.query || r.Header.Get("Content-Type") != kind ||
 				r.Header.Get("Idempotency-Key") != "" {
-				t.Errorf("got %s ?%s, want ?%s", r.Method, r.URL.RawQuery, tc.query)
+				t.Errorf("got %s %s, want %s %s?%s", r.Method, r.RequestURI, method, path, tc.query)
 			}
 			if tc.body == "" && body == "" {
 				return

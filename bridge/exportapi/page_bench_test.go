@@ -18,13 +18,10 @@ import (
 // simulatorPage returns a page of n items of the simulator, the same each time.
 func simulatorPage(t testing.TB, schema exportsim.Schema, path string, n int) []byte {
 	t.Helper()
-	h, err := exportsim.New(exportsim.Config{
+	h := must.Get(exportsim.New(exportsim.Config{
 		Seed: 1, Events: 40 * n, Schema: schema,
 		Start: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Every: 100 * time.Millisecond,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	defer h.Close()
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest("GET", fmt.Sprintf("%s?pageSize=%d", path, n), nil))

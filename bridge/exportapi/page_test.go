@@ -314,16 +314,6 @@ func TestForeignMetadata(t *testing.T) {
 	}
 }
 
-func TestRenamedFields(t *testing.T) {
-	t.Parallel()
-	c := serve(t, answer(`{"items":null,"nextCursor":1,"data":[{"timestamp":1}],"next":"n"}`),
-		map[string]string{"EXPORT_ITEMS_FIELD": "data", "EXPORT_CURSOR_FIELD": "next"})
-	p, err := fetchAll(t, c, bridge.Position{})
-	if err != nil || p.Next != "n" || p.Items != 1 {
-		t.Errorf("got %+v, %v", p, err)
-	}
-}
-
 // TestPagesInFlight decodes and releases pages on another goroutine than Fetch, as the
 // engine does. No memory may be reused too early.
 func TestPagesInFlight(t *testing.T) {

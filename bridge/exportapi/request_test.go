@@ -1,7 +1,6 @@
 package exportapi_test
 
 import (
-	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -10,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"exportbridge/bridge"
@@ -19,74 +17,6 @@ import (
 )
 
 const emptyPage = `{"items":[],"nextCursor":null}`
-
-func TestRequest(t *testing.T) {
-	t.Parallel()
-	window := bridge.Position{Start: 1000, End: 2000, Window: true}
-	for name, tc := range map[string]struct {
-		vars  map[string]string
-		at    bridge.Position
-		path  string
-		query url.Values
-		head  map[string]string
-	}{
-		"first page, nothing set": {path: "/events", query: url.Values{"pageSize": {"1000"}}},
-		"first page with bounds": {at: bridge.Position{Start: 1000, End: 2000}, path: "/events",
-			query: url.Values{"pageSize": {"1000"}, "start": {"1000"}, "end": {"2000"}}},
-		"a cursor alone": {at: bridge.Position{Cursor: testCursor, Start: 1000, End: 2000}, path: "/events",
-			query: url.Values{"pageSize": {"1000"}, "cursor": {testCursor}}},
-		"a window sends its bounds with the cursor": {at: bridge.Position{Cursor: "c", Start: 1000, End: 2000, Window: true},
-			path:  "/events",
-			query: url.Values{"pageSize": {"1000"}, "cursor": {"c"}, "start": {"1000"}, "end": {"2000"}}},
-		"a window's first page": {at: window, path: "/events",
-			query: url.Values{"pageSize": {"1000"}, "start": {"1000"}, "end": {"2000"}}},
-		"event types repeat": {vars: map[string]string{"EXPORT_EVENTS": "orderPlaced, a b&c"},
-			at: bridge.Position{Cursor: "c"}, path: "/events",
-			query: url.Values{"pageSize": {"1000"}, "cursor": {"c"}, "events": {"orderPlaced", "a b&c"}}},
-		"sessions": {vars: map[string]string{"EXPORT_RESOURCE": "sessions", "EXPORT_EVENTS": "orderPlaced",
-			"EXPORT_PAGE_SIZE": "7"}, path: "/session", query: url.Values{"pageSize": {"7"}}},
-		"users": {vars: map[string]string{"EXPORT_RESOURCE": "users"}, path: "/user",
-			query: url.Values{"pageSize": {"1000"}}},
-		"renamed": {vars: map[string]string{"EXPORT_PATH": "v2/log", "EXPORT_CURSOR_PARAM": "after",
-			"EXPORT_PAGE_SIZE_PARAM": "limit"}, at: bridge.Position{Cursor: "c"},
-			path: "/v2/log", query: url.Values{"limit": {"1000"}, "after": {"c"}}},
-		"key with a prefix": {vars: map[string]string{"EXPORT_KEY_HEADER": "authorization", "EXPORT_KEY_PREFIX": "Bearer"},
-			path:  "/events",
-			query: url.Values{"pageSize": {"1000"}},
-			head:  map[string]string{"Authorization": "Bearer " + testKey, "X-Api-Key": ""}},
-		"plain key in the query": {vars: map[string]string{"EXPORT_KEY_QUERY": "api_key",
-			"EXPORT_KEY_HEADER": "Authorization"}, path: "/events",
-			query: url.Values{"pageSize": {"1000"}, "api_key": {testKey}},
-			head:  map[string]string{"X-Api-Key": "", "Authorization": ""}},
-		"key in the query": {vars: map[string]string{"EXPORT_KEY_QUERY": "api_key"}, path: "/events",
-			query: url.Values{"pageSize": {"1000"}, "api_key": {testKey}}, head: map[string]string{"X-Api-Key": ""}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var seen recorder
-			c := serve(t, func(w http.ResponseWriter, r *http.Request) {
-				seen.saw(r)
-				answer(emptyPage)(w, r)
-			}, tc.vars)
-			mustFetch(t, c, tc.at)
-			got := seen.all()[0]
-			if diff := cmp.Diff(tc.query, got.URL.Query()); diff != "" {
-				t.Errorf("query (-want +got):\n%s", diff)
-			}
-			if got.Method != http.MethodGet || got.URL.Path != tc.path {
-				t.Errorf("got %s %s, want GET %s", got.Method, got.URL.Path, tc.path)
-			}
-			head := map[string]string{"X-Api-Key": testKey, "Accept-Encoding": "zstd, gzip", "Accept": "application/json",
-				"Cookie": ""}
-			maps.Copy(head, tc.head)
-			for name, want := range head {
-				if got.Header.Get(name) != want {
-					t.Errorf("header %s is %q, want %q", name, got.Header.Get(name), want)
-				}
-			}
-		})
-	}
-}
 
 // TestCursorByteForByte sends the cursor of a page to a real server, and compares the bytes
 // on both ways.

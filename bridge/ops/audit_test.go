@@ -1,7 +1,6 @@
 package ops_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -20,30 +19,42 @@ import (
 	"exportbridge/bridge/ops/door"
 )
 
+// recordedSite is a site with an audit log and a log.
+type recordedSite struct {
+	*site
+	audit string
+	log   *safeBuffer
+}
+
+func newRecordedSite(t *testing.T, cfg ops.Config) *recordedSite {
+	t.Helper()
+	s := &recordedSite{audit: filepath.Join(t.TempDir(), "audit"), log: new(safeBuffer)}
+	lines := must.Get(door.OpenAudit(s.audit))(t)
+	t.Cleanup(func() { _ = lines.Close() })
+	s.site = newSite(cfg, func(p *ops.Parts) {
+		p.Audit, p.Jobs, p.Logger = lines, new(fakeJobs), slog.New(slog.NewTextHandler(s.log, nil))
+		p.Log, p.Samples = ops.NewLogTail(slog.DiscardHandler), ops.NewSampler(false)
+	})
+	return s
+}
+
 // audited is a site with named tokens, a trusted proxy and an audit log.
 type audited struct {
-	*site
+	*recordedSite
 	people
-	path string
-	log  *bytes.Buffer
 }
 
 func newAudited(t *testing.T) *audited {
 	t.Helper()
-	a := &audited{people: newPeople(t), path: filepath.Join(t.TempDir(), "audit.jsonl"), log: new(bytes.Buffer)}
-	log := must.Get(door.OpenAudit(a.path))(t)
-	t.Cleanup(func() { _ = log.Close() })
-	cfg := a.config()
+	p := newPeople(t)
+	cfg := p.config()
 	cfg.ProxyUserHeader, cfg.TrustedProxies, cfg.ProxyRole = "X-Remote-User", []string{"10.9.0.0/24"}, "act"
-	a.site = newSite(cfg, func(p *ops.Parts) {
-		p.Audit, p.Jobs, p.Logger = log, new(fakeJobs), slog.New(slog.NewTextHandler(a.log, nil))
-	})
-	return a
+	return &audited{recordedSite: newRecordedSite(t, cfg), people: p}
 }
 
 func (a *audited) records(t *testing.T) (all []door.Record) {
 	t.Helper()
-	text := must.Get(os.ReadFile(a.path))(t)
+	text := must.Get(os.ReadFile(a.audit))(t)
 	for line := range strings.Lines(string(text)) {
 		var r door.Record
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
@@ -149,8 +160,8 @@ func TestAuditIsComplete(t *testing.T) {
 func TestNoActionWithoutItsRecord(t *testing.T) {
 	t.Parallel()
 	a := newAudited(t)
-	must.Do(t, os.Remove(a.path))
-	must.Do(t, os.Mkdir(a.path, 0o700))
+	must.Do(t, os.Remove(a.audit))
+	must.Do(t, os.Mkdir(a.audit, 0o700))
 	wantRefusal(t, a.do(ask{line: pausePath, body: anyReason, header: bearer(a.actor)}), 503, "nothing was changed")
 	wantRefusal(t, a.do(ask{line: "POST /api/v1/jobs/k3xq7a/cancel", body: `{"reason":"why","execute":true}`,
 		header: bearer(a.actor)}), 503, "nothing was changed")
@@ -164,7 +175,7 @@ func TestNoActionWithoutItsRecord(t *testing.T) {
 	if n := strings.Count(a.log.String(), "audit log not written"); n != 3 {
 		t.Errorf("%d failures are logged, want 3:\n%s", n, a.log)
 	}
-	must.Do(t, os.Remove(a.path))
+	must.Do(t, os.Remove(a.audit))
 	if w := a.do(ask{line: pausePath, body: anyReason, header: bearer(a.actor)}); w.Code != 200 {
 		t.Errorf("with the file again: %d %s", w.Code, w.Body)
 	}

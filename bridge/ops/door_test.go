@@ -63,7 +63,7 @@ func TestLeaversWriteFewLines(t *testing.T) {
 			all.Wait()
 			<-time.After(10 * time.Second)
 			synctest.Wait()
-			lines, requests := deniedLines(t, a.path)
+			lines, requests := deniedLines(t, a.audit)
 			most, want := 500, n
 			if peers == 1 {
 				most, want = 130, n+1
@@ -71,7 +71,7 @@ func TestLeaversWriteFewLines(t *testing.T) {
 			if lines > most || requests != want {
 				t.Errorf("%s: %d lines for %d requests in 2 s, want at most %d for %d", name, lines, requests, most, want)
 			}
-			text, _ := os.ReadFile(a.path)
+			text, _ := os.ReadFile(a.audit)
 			if peers == 1 && !strings.Contains(string(text), `"address":"10.9.9.9"`) {
 				t.Error("another client has no line")
 			}
@@ -85,7 +85,7 @@ func TestLinesAreShort(t *testing.T) {
 	a := newAudited(t)
 	bad := strings.Repeat("%01", 2000)
 	a.do(ask{line: "POST /api/v1/streams/" + bad + "/pause", host: strings.Repeat(`"\`, 500)})
-	text, err := os.ReadFile(a.path)
+	text, err := os.ReadFile(a.audit)
 	if err != nil || len(text) > 1200 || len(text) < 200 {
 		t.Errorf("%d bytes, %v: %s", len(text), err, text)
 	}
@@ -96,22 +96,18 @@ func TestLinesAreShort(t *testing.T) {
 func TestUnreadableTokens(t *testing.T) {
 	t.Parallel()
 	for _, admin := range []bool{false, true} {
-		path, p, log := filepath.Join(t.TempDir(), "tokens"), newPeople(t), new(bytes.Buffer)
-		audit := filepath.Join(t.TempDir(), "audit")
-		lines := must.Get(door.OpenAudit(audit))(t)
+		path, p := filepath.Join(t.TempDir(), "tokens"), newPeople(t)
 		cfg := ops.Config{Tokens: bridge.Secret(p.lines), TokensFile: path}
 		if admin {
 			cfg = ops.Config{AdminToken: rightToken, AdminTokenFile: path}
 		}
-		s := newSite(cfg, func(parts *ops.Parts) {
-			parts.Audit, parts.Logger = lines, slog.New(slog.NewTextHandler(log, nil))
-		})
+		s := newRecordedSite(t, cfg)
 		act := ask{line: pausePath, body: anyReason, header: bearer(rightToken)}
 		for range 3 {
 			wantRefusal(t, s.do(act), 503, "cannot be read")
 		}
-		if n, _ := deniedLines(t, audit); n != 3 || strings.Count(log.String(), "unreadable") != 1 {
-			t.Errorf("admin %v: %d lines; log:\n%s", admin, n, log)
+		if n, _ := deniedLines(t, s.audit); n != 3 || strings.Count(s.log.String(), "unreadable") != 1 {
+			t.Errorf("admin %v: %d lines; log:\n%s", admin, n, s.log)
 		}
 		content := p.lines
 		if admin {
@@ -120,8 +116,8 @@ func TestUnreadableTokens(t *testing.T) {
 			act.header = bearer(p.actor)
 		}
 		must.Do(t, os.WriteFile(path, []byte(content), 0o600))
-		if w := s.do(act); w.Code != 200 || strings.Count(log.String(), "readable again") != 1 {
-			t.Errorf("admin %v: %d %s; log:\n%s", admin, w.Code, w.Body, log)
+		if w := s.do(act); w.Code != 200 || strings.Count(s.log.String(), "readable again") != 1 {
+			t.Errorf("admin %v: %d %s; log:\n%s", admin, w.Code, w.Body, s.log)
 		}
 	}
 }
@@ -156,10 +152,12 @@ func TestChunkedBodyIsRecorded(t *testing.T) {
 // doorSite is a server with an audit log.
 type doorSite struct {
 	*ops.Server
-	audit string
-	parts ops.Parts
-	log   *safeBuffer
-	stop  func()
+	people
+	control *fakeController
+	audit   string
+	parts   ops.Parts
+	log     *safeBuffer
+	stop    func()
 }
 
 type safeBuffer struct {
@@ -181,22 +179,21 @@ func (b *safeBuffer) String() string {
 
 func serveDoor(t *testing.T, change func(*ops.Config)) *doorSite {
 	t.Helper()
-	s := &doorSite{audit: filepath.Join(t.TempDir(), "audit"), log: new(safeBuffer)}
-	cfg := newPeople(t).config()
+	s := &doorSite{people: newPeople(t), control: &fakeController{epoch: 3}, audit: filepath.Join(t.TempDir(), "audit"),
+		log: new(safeBuffer)}
+	cfg := s.config()
 	cfg.Addr, cfg.AuditLog = "127.0.0.1:0", s.audit
 	if change != nil {
 		change(&cfg)
 	}
+	must.Do(t, cfg.Validate())
 	fake := &fakeStream{status: bridge.Status{Stream: "events", State: bridge.StateIdle}, turning: true}
 	s.parts = ops.Parts{
 		Metrics: metricsOf(fake), Streams: func() []ops.Stream { return []ops.Stream{fake} },
 		Logger:     slog.New(slog.NewTextHandler(s.log, nil)),
-		Controller: func(string) ops.Controller { return new(fakeController) },
+		Controller: func(string) ops.Controller { return s.control },
 	}
-	var err error
-	if s.Server, err = ops.Listen(t.Context(), cfg, s.parts); err != nil {
-		t.Fatal(err)
-	}
+	s.Server = must.Get(ops.Listen(t.Context(), cfg, s.parts))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ctx) }()

@@ -2,9 +2,7 @@ package ops_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,30 +19,11 @@ import (
 	"exportbridge/bridge/ops/door"
 )
 
-// oidcSite is a server with an audit log and a log.
-type oidcSite struct {
-	*site
-	audit string
-	log   *safeBuffer
-}
-
-func newOIDCSite(t *testing.T, cfg ops.Config) *oidcSite {
-	t.Helper()
-	s := &oidcSite{audit: filepath.Join(t.TempDir(), "audit"), log: new(safeBuffer)}
-	lines := must.Get(door.OpenAudit(s.audit))(t)
-	t.Cleanup(func() { _ = lines.Close() })
-	s.site = newSite(cfg, func(parts *ops.Parts) {
-		parts.Audit, parts.Logger = lines, slog.New(slog.NewTextHandler(s.log, nil))
-		parts.Log, parts.Samples = ops.NewLogTail(slog.DiscardHandler), ops.NewSampler(false)
-	})
-	return s
-}
-
-func (s *oidcSite) read(token string) *httptest.ResponseRecorder {
+func (s *recordedSite) read(token string) *httptest.ResponseRecorder {
 	return s.do(ask{line: "GET /api/v1/status", peer: loginPeer, header: bearer(token)})
 }
 
-func (s *oidcSite) want(t *testing.T, token string, code int) {
+func (s *recordedSite) want(t *testing.T, token string, code int) {
 	t.Helper()
 	if w := s.read(token); w.Code != code {
 		t.Errorf("%d %s, want %d", w.Code, w.Body, code)
@@ -75,7 +54,7 @@ func TestOIDCClaims(t *testing.T) {
 	} {
 		cfg := oidcConfig(p, issuer)
 		cfg.OIDC.RoleClaim, cfg.OIDC.NameClaim = tc.role, tc.name
-		s := newOIDCSite(t, cfg)
+		s := newRecordedSite(t, cfg)
 		w := s.do(ask{line: pausePath, body: anyReason, peer: loginPeer, header: bearer(sign(issuer, nil, tc.claims))})
 		text, _ := os.ReadFile(s.audit)
 		if len(s.control.orders) == 1 {
@@ -126,7 +105,7 @@ func TestOIDCIssuerAway(t *testing.T) {
 	} {
 		issuer, p := servers.StartIssuer(t, false), newPeople(t)
 		issuer.Discovered = tc.answer(issuer)
-		s := newOIDCSite(t, oidcConfig(p, issuer))
+		s := newRecordedSite(t, oidcConfig(p, issuer))
 		token := sign(issuer, nil, claims{"roles": "operator"})
 		for range 3 {
 			wantRefusal(t, s.read(token), 503, "keys of HTTP_OIDC_ISSUER are not known")
@@ -166,7 +145,7 @@ func TestOIDCUnknownKeys(t *testing.T) {
 	t.Parallel()
 	issuer, p := servers.StartIssuer(t, false), newPeople(t)
 	synctest.Test(t, func(t *testing.T) {
-		s := newOIDCSite(t, oidcConfig(p, issuer))
+		s := newRecordedSite(t, oidcConfig(p, issuer))
 		until := time.Now().Add(time.Hour).Unix()
 		var all sync.WaitGroup
 		for i := range 200 {
@@ -200,7 +179,7 @@ func TestOIDCAuthority(t *testing.T) {
 	}{"trusted": {issuer.CA(), "", 200}, "by its file": {"old", path, 200}, "unknown": {"", "", 503}} {
 		cfg := oidcConfig(p, issuer)
 		cfg.OIDC.TLSCA, cfg.OIDC.TLSCAFile = tc.ca, tc.file
-		s := newOIDCSite(t, cfg)
+		s := newRecordedSite(t, cfg)
 		if w := s.read(token); w.Code != tc.code || tc.code == 503 && !strings.Contains(s.log.String(), "certificate") {
 			t.Errorf("%s: %d %s, want %d; log:\n%s", name, w.Code, w.Body, tc.code, s.log)
 		}
@@ -212,7 +191,7 @@ func TestOIDCGuesses(t *testing.T) {
 	t.Parallel()
 	issuer, p := servers.StartIssuer(t, false), newPeople(t)
 	synctest.Test(t, func(t *testing.T) {
-		s := newOIDCSite(t, oidcConfig(p, issuer))
+		s := newRecordedSite(t, oidcConfig(p, issuer))
 		until := time.Now().Add(time.Hour).Unix()
 		wrong := sign(issuer, nil, claims{"roles": "viewer", "aud": "another", "exp": until})
 		for range 10 {
@@ -228,18 +207,9 @@ func TestFeedOfAnExpiredToken(t *testing.T) {
 	t.Parallel()
 	issuer, p := servers.StartIssuer(t, false), newPeople(t)
 	synctest.Test(t, func(t *testing.T) {
-		s := newOIDCSite(t, oidcConfig(p, issuer))
-		ctx, leave := context.WithCancel(t.Context())
-		defer leave()
-		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/api/v1/events", nil)
+		s := newRecordedSite(t, oidcConfig(p, issuer))
 		end := time.Now().Add(2 * time.Minute)
-		r.Header.Set("Authorization", "Bearer "+sign(issuer, nil, claims{"roles": "viewer", "exp": end.Unix()}))
-		ended := make(chan time.Time, 1)
-		go func() {
-			w := patient{httptest.NewRecorder()}
-			s.handler.ServeHTTP(w, r)
-			ended <- time.Now()
-		}()
+		ended, leave := openFeed(t, s.site, sign(issuer, nil, claims{"roles": "viewer", "exp": end.Unix()}))
 		select {
 		case at := <-ended:
 			if late := at.Sub(end); late < 0 || late > time.Minute+15*time.Second {

@@ -50,6 +50,7 @@ func TestOIDCLogin(t *testing.T) {
 	t.Parallel()
 	issuer, other, p := servers.StartIssuer(t, false), servers.StartIssuer(t, false), newPeople(t)
 	const status, wrong, refused = "GET /api/v1/status", "the token is wrong", "the token is not accepted"
+	const behind = "a token of a clock that is behind"
 	viewer, operator := claims{"roles": []string{"viewer"}}, claims{"roles": "operator"}
 	with := func(more claims) string {
 		all := claims{"roles": []string{"operator"}}
@@ -75,7 +76,7 @@ func TestOIDCLogin(t *testing.T) {
 		{"one of several audiences", status, with(claims{"aud": []string{"other", "kafka"}}), 200, ""},
 		{"no key id", status, head(claims{"kid": nil}), 200, ""},
 		{"the clock of the issuer is ahead", status, with(claims{"nbf": now.Add(30 * time.Second).Unix()}), 200, ""},
-		{"the clock of the issuer is behind", status, with(claims{"exp": now.Add(-30 * time.Second).Unix()}), 200, ""},
+		{"the clock of the issuer is behind", status, behind, 200, ""},
 
 		{"1 alg none", status, encode([]byte(`{"alg":"none"}`)) + "." + parts[1] + ".", 401, wrong},
 		{"2 alg none with a signature", status, encode([]byte(`{"alg":"none"}`)) + "." + parts[1] + "." + parts[2], 401, wrong},
@@ -102,7 +103,7 @@ func TestOIDCLogin(t *testing.T) {
 		{"22 expired", status, with(claims{"exp": now.Add(-2 * time.Minute).Unix()}), 401, "the token expired at 20"},
 		{"23 no expiry", status, with(claims{"exp": nil}), 401, "expired"},
 		{"24 an expiry in words", status, with(claims{"exp": "tomorrow"}), 401, refused},
-		{"25 not valid yet", status, with(claims{"nbf": now.Add(2 * time.Minute).Unix()}), 401, "not valid yet"},
+		{"25 not valid yet", status, with(claims{"nbf": now.Add(time.Hour).Unix()}), 401, "not valid yet"},
 		{"26 a huge token", status, with(claims{"x": strings.Repeat("x", 64<<10)}), 401, wrong},
 		{"27 the token in the query", status + "?access_token=" + right, "", 401, "a token is required"},
 		{"28 JSON in place of a token", status, fmt.Sprintf(`{"protected":%q,"payload":%q,"signature":%q}`, parts[0], parts[1], parts[2]), 401, wrong},
@@ -120,6 +121,9 @@ func TestOIDCLogin(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(oidcConfig(p, issuer))
+			if tc.token == behind { // signed at once: it is accepted for 30 s
+				tc.token = with(claims{"exp": time.Now().Add(-30 * time.Second).Unix()})
+			}
 			a := ask{line: tc.line, peer: loginPeer, header: bearer(tc.token)}
 			if tc.line == pausePath {
 				a.body = anyReason

@@ -1,7 +1,6 @@
 package ops_test
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -21,11 +20,10 @@ import (
 
 // secureSite is a server with TLS, probes on an address of their own, and tokens.
 type secureSite struct {
-	*people
+	*doorSite
 	main, probes string // addresses
 	roots        *x509.CertPool
 	client       tls.Certificate
-	control      *fakeController
 }
 
 func serveSecure(t *testing.T, change func(*ops.Config)) *secureSite {
@@ -35,38 +33,20 @@ func serveSecure(t *testing.T, change func(*ops.Config)) *secureSite {
 		text := must.Get(os.ReadFile(path))(t)
 		return string(text)
 	}
-	p := newPeople(t)
-	s := &secureSite{people: &p, roots: x509.NewCertPool(), control: &fakeController{epoch: 3}}
+	s := &secureSite{roots: x509.NewCertPool()}
 	s.roots.AppendCertsFromPEM([]byte(read(made.CA)))
 	s.client = must.Get(tls.LoadX509KeyPair(made.ClientCert, made.ClientKey))(t)
-	cfg := p.config()
-	cfg.Addr, cfg.ProbeAddr = "127.0.0.1:0", "127.0.0.1:0"
-	cfg.TLSCert, cfg.TLSKey = read(made.ServerCert), bridge.Secret(read(made.ServerKey))
-	if change != nil {
-		change(&cfg)
-	}
-	if cfg.TLSClientCA != "" {
-		cfg.TLSClientCA = read(made.CA)
-	}
-	must.Do(t, cfg.Validate())
-	fake := &fakeStream{status: bridge.Status{Stream: "events", State: bridge.StateIdle}, turning: true}
-	server, err := ops.Listen(t.Context(), cfg, ops.Parts{
-		Metrics: metricsOf(fake), Streams: func() []ops.Stream { return []ops.Stream{fake} },
-		Controller: func(string) ops.Controller { return s.control },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-served; err != nil {
-			t.Error(err)
+	s.doorSite = serveDoor(t, func(cfg *ops.Config) {
+		cfg.ProbeAddr = "127.0.0.1:0"
+		cfg.TLSCert, cfg.TLSKey = read(made.ServerCert), bridge.Secret(read(made.ServerKey))
+		if change != nil {
+			change(cfg)
+		}
+		if cfg.TLSClientCA != "" {
+			cfg.TLSClientCA = read(made.CA)
 		}
 	})
-	s.main, s.probes = server.Addr().String(), server.ProbeAddr().String()
+	s.main, s.probes = s.Addr().String(), s.ProbeAddr().String()
 	return s
 }
 

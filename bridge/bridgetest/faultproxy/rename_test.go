@@ -29,7 +29,7 @@ func TestBeforeACluster(t *testing.T) {
 	front := must.Get(p.Before(cluster.ListenAddrs()[0]))(t)
 	var mu sync.Mutex
 	dialed := map[string]bool{}
-	client, err := kgo.NewClient(kgo.SeedBrokers(front.String()), kgo.TransactionalID("t"),
+	client := must.Get(kgo.NewClient(kgo.SeedBrokers(front.String()), kgo.TransactionalID("t"),
 		kgo.DefaultProduceTopic("events"),
 		kgo.ConsumeTopics("events"), kgo.ConsumerGroup("g"), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.Dialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -37,10 +37,7 @@ func TestBeforeACluster(t *testing.T) {
 			defer mu.Unlock()
 			dialed[addr] = true
 			return new(net.Dialer).DialContext(ctx, network, addr)
-		}))
-	if err != nil {
-		t.Fatal(err)
-	}
+		})))(t)
 	defer client.Close()
 	must.Do(t, client.BeginTransaction())
 	for i := range 100 {

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // errCut ends a link on purpose.
@@ -36,10 +38,7 @@ type replyCut struct {
 // test.
 func StartTCPProxy(t testing.TB, upstream string) *TCPProxy {
 	t.Helper()
-	p, err := LaunchTCPProxy(upstream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(LaunchTCPProxy(upstream))(t)
 	t.Cleanup(func() { finishProxy(t, p.Close) })
 	return p
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 )
 
@@ -93,10 +94,7 @@ func NewServer(t *testing.T, opts ...kfake.Opt) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := strconv.Atoi(port)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(strconv.Atoi(port))(t)
 	s := &Server{t: t, Addr: []string{addr}, opts: append([]kfake.Opt{kfake.NumBrokers(1), kfake.DataDir(t.TempDir()), kfake.Ports(n)}, opts...)}
 	s.Start()
 	t.Cleanup(func() { s.kfk.Close() })
@@ -124,10 +122,7 @@ func (s *Server) Stop() { s.kfk.Close() }
 // Apache Kafka a broker has told of a topic before it serves it.
 func CreateTopic(t *testing.T, brokers []string, topic string, partitions int32, configs map[string]*string) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(kgo.NewClient(kgo.SeedBrokers(brokers...)))(t)
 	defer client.Close()
 	admin := kadm.NewClient(client)
 	if _, err := admin.CreateTopic(t.Context(), partitions, -1, configs, topic); err != nil {
@@ -153,10 +148,7 @@ func Eventually(t *testing.T, what string, done func() (bool, error)) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for deadline := time.Now().Add(Patience); time.Now().Before(deadline); <-tick.C {
-		ok, err := done()
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok := must.Get(done())(t)
 		if ok {
 			return
 		}

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // limit is how long one run may take on a machine that does other things too. Alone,
@@ -85,10 +87,7 @@ func (r Run) check(t *testing.T, file string) {
 
 // walk builds and runs the checker, and returns what it printed.
 func (r Run) walk(t *testing.T, file string) string {
-	source, err := filepath.Abs(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must.Get(filepath.Abs(file))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	dir := t.TempDir()
@@ -132,10 +131,7 @@ func figure(text, pattern string) string {
 // Complete checks without spin that the head of the file promises the variants that Check
 // runs, that each of them is in its text, and that the functions that it names are there.
 func (m Model) Complete(t *testing.T) {
-	raw, err := os.ReadFile(m.File)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(os.ReadFile(m.File))(t)
 	header, body, _ := strings.Cut(string(raw), "*/")
 	_, after, _ := strings.Cut(header, "* Variants.")
 	list, _, ok := strings.Cut(after, "* Configurations")

@@ -9,6 +9,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
+
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // leakPatience bounds the wait for goroutines that are about to end. A closed
@@ -59,10 +61,7 @@ func CloseAtEnd(t testing.TB, c io.Closer) {
 // Client returns a client of the Kafka at addr, which the end of the test closes.
 func Client(t testing.TB, addr string, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	client, err := kgo.NewClient(append(opts, kgo.SeedBrokers(addr))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(kgo.NewClient(append(opts, kgo.SeedBrokers(addr))...))(t)
 	t.Cleanup(client.Close)
 	return client
 }

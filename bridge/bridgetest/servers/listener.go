@@ -4,16 +4,15 @@ import (
 	"io"
 	"net"
 	"testing"
+
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // Answering returns the address of a server that passes each connection, one after the
 // other, to answer and closes it then. The end of the test stops it.
 func Answering(t testing.TB, answer func(net.Conn)) (addr string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	done := make(chan struct{})
 	t.Cleanup(func() { _ = l.Close(); <-done })
 	go func() {

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // The ports for tests and their servers lie below the range that systems give
@@ -88,10 +90,7 @@ func FreeAddress(t testing.TB) string {
 				return addr
 			}
 		}
-		b, err := takePorts()
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(takePorts())(t)
 		given.blocks = append(given.blocks, b)
 	}
 }

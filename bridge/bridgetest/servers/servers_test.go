@@ -261,11 +261,8 @@ func step(t *testing.T, name string, do func() error) {
 
 func client(t *testing.T, addrs []string, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	c, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(addrs...), kgo.DefaultProduceTopic(topic),
-		kgo.MetadataMinAge(250 * time.Millisecond)}, opts...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(addrs...), kgo.DefaultProduceTopic(topic),
+		kgo.MetadataMinAge(250 * time.Millisecond)}, opts...)...))(t)
 	t.Cleanup(c.Close)
 	return c
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // launchTimeout bounds a launch, the first download of Kafka included.
@@ -57,10 +59,7 @@ func StartKafka(t testing.TB, o KafkaOptions) *Kafka {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), launchTimeout)
 	defer cancel()
-	k, err := LaunchKafka(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(LaunchKafka(ctx, o))(t)
 	t.Cleanup(func() { finish(t, k.Logs, k.Close) })
 	return k
 }
@@ -68,15 +67,9 @@ func StartKafka(t testing.TB, o KafkaOptions) *Kafka {
 // MaxVersion returns the newest version of a request that the brokers take.
 func MaxVersion(t testing.TB, brokers []string, of kmsg.Key) int16 {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(kgo.NewClient(kgo.SeedBrokers(brokers...)))(t)
 	defer client.Close()
-	versions, err := kmsg.NewPtrApiVersionsRequest().RequestWith(t.Context(), client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	versions := must.Get(kmsg.NewPtrApiVersionsRequest().RequestWith(t.Context(), client))(t)
 	for _, k := range versions.ApiKeys {
 		if k.ApiKey == of.Int16() {
 			return k.MaxVersion
@@ -96,10 +89,7 @@ func StartRedis(t testing.TB, o RedisOptions) *Redis {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), launchTimeout)
 	defer cancel()
-	r, err := LaunchRedis(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(LaunchRedis(ctx, o))(t)
 	t.Cleanup(func() { finish(t, r.Logs, r.Close) })
 	return r
 }

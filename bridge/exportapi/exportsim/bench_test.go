@@ -52,11 +52,8 @@ func BenchmarkPageOverLoopback(b *testing.B) {
 	var bytes int64
 	for b.Loop() {
 		n = (n + 1) % 900
-		request, err := http.NewRequestWithContext(b.Context(), http.MethodGet,
-			fmt.Sprintf("%s/events?pageSize=1000&start=%s", server.URL, millis(h.EventTime(n*1000))), nil)
-		if err != nil {
-			b.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(b.Context(), http.MethodGet,
+			fmt.Sprintf("%s/events?pageSize=1000&start=%s", server.URL, millis(h.EventTime(n*1000))), nil))(b)
 		response := must.Get(client.Do(request))(b)
 		read, err := io.Copy(io.Discard, response.Body)
 		response.Body.Close()

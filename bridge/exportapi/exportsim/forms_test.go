@@ -196,13 +196,10 @@ func formClients(t *testing.T, base string) map[string]*formClient {
 }
 
 func fetchToken(t *testing.T, base, secret string) string {
-	response, err := http.PostForm(base+"/oauth/token", url.Values{
+	response := must.Get(http.PostForm(base+"/oauth/token", url.Values{
 		"grant_type": {"client_credentials"}, "client_id": {"exporter"}, "client_secret": {secret},
 		"audience": {"https://acme.example/api/v2/"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	defer response.Body.Close()
 	body := must.Get(io.ReadAll(response.Body))(t)
 	return text(at(body, "access_token"))

@@ -54,14 +54,11 @@ func BenchmarkObserve(b *testing.B) {
 func TestUnsafeSettings(t *testing.T) {
 	t.Parallel()
 	m := newMetrics(bridge.Status{})
-	const shown = `exportbridge_unsafe_setting{setting="KAFKA_TLS_SKIP_VERIFY",stream="events"} 1`
 	if strings.Contains(exposed(m), "unsafe_setting{") {
 		t.Error("a setting is unsafe before anybody said so")
 	}
 	m.Unsafe("events", "KAFKA_TLS_SKIP_VERIFY")
-	if !strings.Contains(exposed(m), shown) {
-		t.Errorf("the metrics lack %s", shown)
-	}
+	wantLines(t, m, `unsafe_setting{setting="KAFKA_TLS_SKIP_VERIFY",stream="events"} 1`)
 }
 
 func TestObserveAllocatesNothing(t *testing.T) {
@@ -119,9 +116,7 @@ func TestObservedInto(t *testing.T) {
 		m := newMetrics(bridge.Status{})
 		tc.o.Stream = "events"
 		m.Observe(tc.o)
-		if body := exposed(m); !strings.Contains(body, "exportbridge_"+tc.want+"\n") {
-			t.Errorf("after %+v metrics lack %s", tc.o, tc.want)
-		}
+		wantLines(t, m, tc.want)
 	}
 }
 
@@ -133,14 +128,10 @@ func TestWindows(t *testing.T) {
 		t.Errorf("%d series before anything is known", n)
 	}
 	m.Windows("events", map[string]int{"interrupted": 3, "lost": 1})
-	for _, line := range []string{`{state="interrupted",stream="events"} 3`, `{state="running",stream="events"} 0`} {
-		if body := exposed(m); !strings.Contains(body, "exportbridge_backfill_windows"+line+"\n") ||
-			count() != len(metrics.WindowStates) {
-			t.Errorf("metrics lack backfill_windows%s, or have others", line)
-		}
-	}
-	if problems, err := testutil.GatherAndLint(m); err != nil || len(problems) > 0 {
-		t.Errorf("lint: %v %v", problems, err)
+	wantLines(t, m, `backfill_windows{state="interrupted",stream="events"} 3`,
+		`backfill_windows{state="running",stream="events"} 0`)
+	if n := count(); n != len(metrics.WindowStates) {
+		t.Errorf("%d series, want %d", n, len(metrics.WindowStates))
 	}
 	m.Windows("events", nil)
 	if n := count(); n != 0 {
@@ -222,12 +213,8 @@ func TestCountLogs(t *testing.T) {
 	log.Warn("two", "a", 1)
 	log.Warn("three")
 	log.Log(t.Context(), slog.LevelError+4, "above all levels")
-	body := exposed(m)
-	for level, want := range map[string]int{"debug": 0, "info": 1, "warn": 2, "error": 1} {
-		if line := fmt.Sprintf("exportbridge_log_messages_total{level=%q} %d\n", level, want); !strings.Contains(body, line) {
-			t.Errorf("metrics lack %s", line)
-		}
-	}
+	wantLines(t, m, `log_messages_total{level="debug"} 0`, `log_messages_total{level="info"} 1`,
+		`log_messages_total{level="warn"} 2`, `log_messages_total{level="error"} 1`)
 	if !strings.Contains(out.String(), "msg=two stream=events g.a=1\n") {
 		t.Errorf("the log is\n%s", &out)
 	}
@@ -242,16 +229,59 @@ func TestCountLosses(t *testing.T) {
 	m.Throttled("events")(2 * time.Second)
 	m.Observe(bridge.Observation{Stream: "events", What: bridge.ObserveTopic, Code: bridge.TopicLost})
 	m.Observe(bridge.Observation{Stream: "events", What: bridge.ObserveTopic, Code: bridge.TopicGrew})
-	body := exposed(m)
-	for _, line := range []string{`broker_data_losses_total{stream="events"} 3`,
-		`topic_partition_changes_total{stream="events"} 1`, `broker_data_losses_total{stream="users"} 0`,
-		`checkpoints_refused_total{stream="events"} 3`, `source_throttled_seconds_total{stream="events"} 2`} {
-		if !strings.Contains(body, "exportbridge_"+line+"\n") {
-			t.Errorf("metrics lack %s", line)
+	wantLines(t, m, `broker_data_losses_total{stream="events"} 3`, `topic_partition_changes_total{stream="events"} 1`,
+		`broker_data_losses_total{stream="users"} 0`, `checkpoints_refused_total{stream="events"} 3`,
+		`source_throttled_seconds_total{stream="events"} 2`)
+}
+
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	m := newMetrics(bridge.Status{
+		Stream: "events", Leader: true, State: bridge.StateBlocked, Reason: bridge.ReasonAuth, Version: bridge.Version{Epoch: 3},
+		Position: time.UnixMilli(1_700_000_000_500), Dependencies: map[string]bridge.Dependency{"kafka": {Up: true}},
+	})
+	m.Observe(bridge.Observation{Stream: "events", What: bridge.ObserveFetch, Code: "429", Took: time.Second})
+	m.Observe(bridge.Observation{Stream: "events", What: bridge.ObserveCommit, Pages: 2, Events: 7, Vanished: 1,
+		Receipt: bridge.Receipt{Bytes: 70, DeadLettered: map[bridge.Defect]int{bridge.DefectTooLarge: 1}}})
+	wantLines(t, m,
+		`source_requests_total{code="429",stream="events"} 1`,
+		`source_requests_total{code="200",stream="events"} 0`,
+		`events_published_total{stream="events"} 7`,
+		`pages_committed_total{stream="events"} 2`,
+		`events_dead_lettered_total{reason="too-large",stream="events"} 1`,
+		`tail_items_changed_total{change="vanished",stream="events"} 1`,
+		`state{state="blocked",stream="events"} 1`,
+		`state{state="idle",stream="events"} 0`,
+		`stream_blocked{reason="auth",stream="events"} 1`,
+		`epoch{stream="events"} 3`,
+		`dependency_up{dependency="kafka",stream="events"} 1`,
+		`source_position_timestamp_seconds{stream="events"} 1.7000000005e+09`,
+		`stream_owned{stream="events"} 1`)
+}
+
+// A position that is unknown though events have passed is absent, and so is that of a standby:
+// an alert on its age would never end. That of a stream which has no events yet is 0.
+func TestPosition(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		status bridge.Status
+		shown  bool
+	}{
+		{bridge.Status{Leader: true, State: bridge.StateRunning}, true},
+		{bridge.Status{Leader: true, State: bridge.StateRunning, Events: 7}, false},
+		{bridge.Status{State: bridge.StateStandby}, false},
+	} {
+		tc.status.Stream = "events"
+		m, owned := newMetrics(tc.status), 0
+		if got := strings.Contains(exposed(m), `source_position_timestamp_seconds{stream="events"} 0`); got != tc.shown {
+			t.Errorf("%+v: a position of 0 is shown: %t, want %t", tc.status, got, tc.shown)
 		}
-	}
-	if problems, err := testutil.GatherAndLint(m); err != nil || len(problems) > 0 {
-		t.Errorf("lint: %v %v", problems, err)
+		if tc.status.Leader {
+			owned = 1
+		} else if strings.Contains(exposed(m), "_timestamp_seconds{") {
+			t.Error("a standby has a time")
+		}
+		wantLines(t, m, fmt.Sprintf(`stream_owned{stream="events"} %d`, owned))
 	}
 }
 
@@ -272,6 +302,21 @@ func exposed(m *metrics.Metrics) string {
 	w := httptest.NewRecorder()
 	promhttp.HandlerFor(m, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	return w.Body.String()
+}
+
+// wantLines checks that a scrape follows the rules of Prometheus and has the lines, which are
+// without the prefix of their metrics.
+func wantLines(t *testing.T, m *metrics.Metrics, lines ...string) {
+	t.Helper()
+	if problems, err := testutil.GatherAndLint(m); err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v %v", problems, err)
+	}
+	body := exposed(m)
+	for _, line := range lines {
+		if !strings.Contains(body, "exportbridge_"+line+"\n") {
+			t.Errorf("metrics lack %s", line)
+		}
+	}
 }
 
 // TestStreamsComeAndGo: a removed stream has no series, and another one all of its own

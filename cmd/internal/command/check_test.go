@@ -198,12 +198,9 @@ func TestCheckOwner(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	w := newWorld(t)
-	client, err := cursorstore.Open(cursorstore.Config{
+	client := must.Get(cursorstore.Open(cursorstore.Config{
 		URL: cursorstore.URL(w.env["REDIS_URL"]), Timeout: time.Second, Prefix: "exportbridge", HistoryAge: time.Hour,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	servers.CloseAtEnd(t, client)
 	for _, test := range []struct {
 		status bridge.Status

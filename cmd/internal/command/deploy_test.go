@@ -43,11 +43,8 @@ func TestKubernetesIsSafe(t *testing.T) {
 	text := must.Get(os.ReadFile("../../exportbridge/deploy/kubernetes/settings.env"))(t)
 	environ := append(strings.Split(string(text), "\n"), "HTTP_ADDR=:8080", "EXPORT_URL=https://api.example.com",
 		"EXPORT_API_KEY=k")
-	s, err := config.Load(config.Sources{Environ: slices.DeleteFunc(environ,
-		func(line string) bool { return strings.HasPrefix(line, "#") })}, config.UsesAll)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(config.Load(config.Sources{Environ: slices.DeleteFunc(environ,
+		func(line string) bool { return strings.HasPrefix(line, "#") })}, config.UsesAll))(t)
 	if got := slices.Concat(s.HTTP.Unsafe(), s.Unsafe(), s.Streams[0].Unsafe()); !slices.Equal(got,
 		[]string{"HTTP_ADDR"}) {
 		t.Errorf("unsafe settings: %q", got)

@@ -67,12 +67,9 @@ func (l *lines) count(text string) int {
 // so many events. A stream takes about half a second for a thousand.
 func startReloading(t *testing.T, events int, streams string) *reloading {
 	t.Helper()
-	sim, err := exportsim.New(exportsim.Config{
+	sim := must.Get(exportsim.New(exportsim.Config{
 		Events: events, Seed: 1, APIKey: secretKey, Latency: 2 * time.Millisecond,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(sim.Close)
 	api := httptest.NewServer(sim)
 	t.Cleanup(api.Close)
@@ -93,9 +90,7 @@ func startReloading(t *testing.T, events int, streams string) *reloading {
 	s := must.Get(r.app.Settings(config.UsesAll, nil))(t)
 	o := ProcessOptions(r.app, engine.Limits{}, slog.New(slog.NewTextHandler(&r.log, nil)))
 	o.Reload = &process.Reload{Load: r.app.Reload, Now: r.now}
-	if r.process, err = process.New(t.Context(), s, o); err != nil {
-		t.Fatal(err)
-	}
+	r.process = must.Get(process.New(t.Context(), s, o))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.process.RunAndClose(ctx, process.NewStatusLine(io.Discard)) }()

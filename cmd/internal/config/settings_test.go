@@ -68,7 +68,7 @@ func TestLoadDefaults(t *testing.T) {
 func TestLoadStreams(t *testing.T) {
 	t.Parallel()
 	key := writeFile(t, "key", "other\n")
-	s, err := loadFrom(t, UsesAll,
+	s := must.Get(loadFrom(t, UsesAll,
 		"BRIDGE_STREAMS=events, users,orders",
 		"BRIDGE_INSTANCE_ID=bridge-0",
 		"EXPORT_START=-24h",
@@ -81,10 +81,7 @@ func TestLoadStreams(t *testing.T) {
 		"STREAM_USERS_EXPORT_START=2026-11-01T00:00:00Z",
 		"STREAM_USERS_EXPORT_END=2026-11-02T00:00:00Z",
 		"KAFKA_RETENTION=30d",
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	))(t)
 	type row struct {
 		Name, Resource, Topic, Key, KeyFile, Pointer, Owner, Retention string
 		PageSize                                                       int
@@ -316,12 +313,9 @@ func TestLoadOnlyWhatIsUsed(t *testing.T) {
 
 func TestEffective(t *testing.T) {
 	t.Parallel()
-	s, err := loadFrom(t, UsesAll, "BRIDGE_STREAMS=events,users", "STREAM_USERS_EXPORT_API_KEY=other",
+	s := must.Get(loadFrom(t, UsesAll, "BRIDGE_STREAMS=events,users", "STREAM_USERS_EXPORT_API_KEY=other",
 		"STREAM_USERS_KAFKA_TOPIC=u",
-		"REDIS_URL=redis://user:pass@host:6379/0", "EXPORT_PROXY=http://user:pass@proxy:3128")
-	if err != nil {
-		t.Fatal(err)
-	}
+		"REDIS_URL=redis://user:pass@host:6379/0", "EXPORT_PROXY=http://user:pass@proxy:3128"))(t)
 	got := make(map[string]Setting)
 	for _, row := range s.Effective {
 		got[row.Variable] = row

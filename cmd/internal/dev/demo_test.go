@@ -49,11 +49,8 @@ func TestDemoRequest(t *testing.T) {
 	t.Parallel()
 	s := must.Get(demoSettings(&cli.App{Given: make(map[string]string)}))(t)
 	const free = "127.0.0.1:0"
-	inside, err := startServers(s, &demoPlan{kafkaAddr: free, redisAddr: free, apiAddr: free,
-		simulator: exportsim.Config{Events: 1, Seed: 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	inside := must.Get(startServers(s, &demoPlan{kafkaAddr: free, redisAddr: free, apiAddr: free,
+		simulator: exportsim.Config{Events: 1, Seed: 1}}))(t)
 	servers.CloseAtEnd(t, closer(inside.close))
 	given, err := config.Load(config.Sources{Environ: []string{"EXPORT_URL=" + inside.api.URL, "EXPORT_API_KEY=any"}},
 		config.UsesAll)

@@ -47,7 +47,7 @@ func readForm(t *testing.T, cfg exportapi.Config, topic *bridgetest.Topic, store
 	t.Helper()
 	client := must.Get(exportapi.New(cfg))(t)
 	defer client.Close()
-	e, err := engine.New(engine.Config{
+	e := must.Get(engine.New(engine.Config{
 		Stream: "events", Mode: bridge.ExactlyOnce, Origin: bridge.Origin{Resource: "events"}, PageSize: cfg.PageSize,
 		Owner:        "me",
 		PollInterval: time.Second, PollIntervalMax: time.Second, PrefetchPages: 8, PrefetchBytes: 16 << 20,
@@ -55,10 +55,7 @@ func readForm(t *testing.T, cfg exportapi.Config, topic *bridgetest.Topic, store
 		EmptyPages: 2, OnInvalidCursor: "stop", OnSharedID: "publish", OnCheckpointLoss: "kafka",
 		ShutdownTimeout: time.Second,
 		Limits:          engine.Limits{Once: true},
-	}, engine.Ports{Source: client, Sink: topic.Open("events"), Store: store, Inbox: bridgetest.NewInbox(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, engine.Ports{Source: client, Sink: topic.Open("events"), Store: store, Inbox: bridgetest.NewInbox(t)}))(t)
 	must.Do(t, e.Run(t.Context()))
 }
 

@@ -152,11 +152,8 @@ func TestReplayRefuses(t *testing.T) {
 		`POST /2/team_log/get_events {"time":{"start_time":"x"}}`: http.StatusBadRequest,
 	} {
 		words := strings.SplitN(request, " ", 3)
-		r, err := http.NewRequestWithContext(t.Context(), words[0], url+words[1],
-			strings.NewReader(strings.Join(words[2:], "")))
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(http.NewRequestWithContext(t.Context(), words[0], url+words[1],
+			strings.NewReader(strings.Join(words[2:], ""))))(t)
 		resp := must.Get(http.DefaultClient.Do(r))(t)
 		_ = resp.Body.Close()
 		if resp.StatusCode != want {

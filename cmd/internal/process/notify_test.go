@@ -37,7 +37,7 @@ func TestWatchdogFollowsTheLoop(t *testing.T) {
 			}
 			source := bridgetest.NewSource(t, bridgetest.Export{})
 			source.Grow(5)
-			b, err := engine.New(engine.Config{
+			b := must.Get(engine.New(engine.Config{
 				Stream: "events", Mode: bridge.AtLeastOnce, Origin: bridge.Origin{Resource: "events"}, PageSize: 10, Owner: "me",
 				PollInterval: time.Second, PollIntervalMax: 15 * time.Second, PrefetchPages: 8, PrefetchBytes: 16 << 20,
 				RetryMax: 30 * time.Second, EmptyPages: 5, OnInvalidCursor: "stop", OnSharedID: "publish", Overlap: time.Hour,
@@ -46,10 +46,7 @@ func TestWatchdogFollowsTheLoop(t *testing.T) {
 			}, engine.Ports{
 				Source: source, Sink: bridgetest.NewTopic(t, bridge.AtLeastOnce).Open("events"),
 				Store: bridgetest.NewStore(t, "events"), Observer: observer,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 			p := &Process{
 				options: Options{Describe: func(all []bridge.Status, _ time.Time) string { return string(all[0].State) }},
 			}

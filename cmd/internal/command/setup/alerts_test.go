@@ -315,11 +315,8 @@ func promtoolTests(t *testing.T) string {
 		}
 		tests = append(tests, one)
 	}
-	text, err := json.Marshal(map[string]any{"rule_files": []string{"rules.yml"}, "evaluation_interval": "30s",
-		"tests": tests})
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(map[string]any{"rule_files": []string{"rules.yml"}, "evaluation_interval": "30s",
+		"tests": tests}))(t)
 	return string(text)
 }
 

@@ -121,13 +121,10 @@ func TestListenAt(t *testing.T) {
 func TestEmbeddedSimulatorCutsOffAtClose(t *testing.T) {
 	t.Parallel()
 	entered := make(chan struct{})
-	s, err := StartSimulator(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := must.Get(StartSimulator(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		close(entered)
 		<-r.Context().Done()
-	}), "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	}), "127.0.0.1:0"))(t)
 	transport := new(http.Transport)
 	defer transport.CloseIdleConnections()
 	failed := make(chan error, 1)
