@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/cursorstore"
 )
 
@@ -85,11 +86,7 @@ func (w *writer) reset(after int64, target bridge.Target) bridge.Version {
 
 func (w *writer) entry(p bridge.Version) bridge.Entry {
 	w.t.Helper()
-	e, err := w.store.Entry(w.t.Context(), p)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return e
+	return must.Get(w.store.Entry(w.t.Context(), p))(w.t)
 }
 
 func TestHistoryRecords(t *testing.T) {
@@ -175,9 +172,7 @@ func TestHistoryQuery(t *testing.T) {
 				t.Errorf("%s: %v, differs (-want +got):\n%s", name, err, diff)
 			}
 		}
-		if _, err := w.store.Entry(t.Context(), bridge.Version{Epoch: 9}); !errors.Is(err, bridge.ErrNoEntry) {
-			t.Errorf("an entry that is not there: %v, want ErrNoEntry", err)
-		}
+		must.Fail(w.store.Entry(t.Context(), bridge.Version{Epoch: 9}))(t, bridge.ErrNoEntry)
 	})
 }
 
@@ -236,9 +231,7 @@ func TestHistoryOfACommitBetween(t *testing.T) {
 	target := bridge.Entry{Checkpoint: w.now}
 	w.page(1)
 	w.page(1000)
-	if _, err := w.store.Entry(t.Context(), between); !errors.Is(err, bridge.ErrNoEntry) {
-		t.Fatalf("%s is an entry: %v", between, err)
-	}
+	must.Fail(w.store.Entry(t.Context(), between))(t, bridge.ErrNoEntry)
 	rewound := w.reset(1000, target.Target())
 	wantParent(t, w.entry(rewound), &between)
 	wantBack(t, w, 0, rewound)
@@ -433,7 +426,7 @@ func TestForgedHistory(t *testing.T) {
 			sp := s.space(t)
 			store := sp.open(stream)
 			mustAdvance(t, store, bridge.Checkpoint{}, at(0, 5))
-			must(t, sp.raw.ZAdd(t.Context(), sp.key("history:index"), member).Err())
+			must.Do(t, sp.raw.ZAdd(t.Context(), sp.key("history:index"), member).Err())
 			_, err := store.History(t.Context(), bridge.HistoryQuery{})
 			_, _, err2 := store.Back(t.Context(), 5, 1)
 			for _, err := range []error{err, err2} {

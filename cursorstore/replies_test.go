@@ -1,12 +1,12 @@
 package cursorstore_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // TestLargeReplies: a value that somebody else wrote, far larger than any of ours, is not
@@ -32,10 +32,8 @@ func TestLargeReplies(t *testing.T) {
 			func() error { _, err := store.Entry(ctx, bridge.Version{}); return err },
 		},
 	} {
-		must(t, c.put())
-		if err := c.read(); !errors.Is(err, bridge.ErrForeign) || !strings.Contains(err.Error(), "larger than any") {
-			t.Errorf("%s: %.300v", name, err)
-		}
+		must.Do(t, c.put())
+		must.Be(t, c.read(), bridge.ErrForeign, "larger than any")
 		if _, err := store.Load(ctx); err != nil {
 			t.Errorf("%s: the command after it: %v", name, err)
 		}

@@ -18,6 +18,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/bridgetest/conformance"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/cursorstore"
 )
 
@@ -75,13 +76,6 @@ func at(epoch, seq int64) bridge.Checkpoint {
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func mustAdvance(t *testing.T, s bridge.Store, from, to bridge.Checkpoint) {
 	t.Helper()
 	if err := s.Advance(t.Context(), from, to); err != nil {
@@ -91,10 +85,7 @@ func mustAdvance(t *testing.T, s bridge.Store, from, to bridge.Checkpoint) {
 
 func wantStored(t *testing.T, s bridge.Store, want bridge.Checkpoint) {
 	t.Helper()
-	got, err := s.Load(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(s.Load(t.Context()))(t)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Fatalf("stored checkpoint differs (-want +got):\n%s", diff)
 	}
@@ -109,10 +100,7 @@ func TestAdvanceRefusesForeign(t *testing.T) {
 	forged := func(name string) func(*space) *redis.IntCmd {
 		const most = "9223372036854775807"
 		c := at(0, 5)
-		whole, err := c.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		whole := must.Get(c.Encode())(t)
 		data := regexp.MustCompile(`"`+name+`":\d+`).ReplaceAll(whole, []byte(`"`+name+`":`+most))
 		sum := sha1.Sum(data)
 		return stored("data", data, "sum", hex.EncodeToString(sum[:]), name, most)
@@ -147,7 +135,7 @@ func TestAdvanceRefusesForeign(t *testing.T) {
 				sp := s.space(t)
 				store := sp.open(stream)
 				mustAdvance(t, store, bridge.Checkpoint{}, at(0, 5))
-				must(t, c.alter(sp).Err())
+				must.Do(t, c.alter(sp).Err())
 				before := dump(t, sp)
 				err := store.Advance(t.Context(), at(0, 5), at(0, 6))
 				fault, ok := errors.AsType[*bridge.Fault](err)
@@ -169,9 +157,7 @@ func TestAdvanceRefusesForeign(t *testing.T) {
 			mustAdvance(t, store, bridge.Checkpoint{}, at(0, 5))
 			sp.raw.Del(t.Context(), sp.key("history"))
 			sp.raw.Set(t.Context(), sp.key("history"), "x", 0)
-			if err := store.Advance(t.Context(), at(0, 5), at(0, 6)); !errors.Is(err, bridge.ErrForeign) {
-				t.Errorf("advance returned %v, want ErrForeign", err)
-			}
+			must.Be(t, store.Advance(t.Context(), at(0, 5), at(0, 6)), bridge.ErrForeign)
 			wantStored(t, store, at(0, 5))
 		})
 	})
@@ -210,9 +196,7 @@ func TestAdvanceRefusesWhatWouldNotLoad(t *testing.T) {
 			t.Errorf("%s: advance accepted it", name)
 		}
 	}
-	if _, err := store.Load(t.Context()); !errors.Is(err, bridge.ErrNoCheckpoint) {
-		t.Errorf("load returned %v, want ErrNoCheckpoint", err)
-	}
+	must.Fail(store.Load(t.Context()))(t, bridge.ErrNoCheckpoint)
 }
 
 // TestAdvanceNumbers: doubles end at 2^53, where a script that computed with
@@ -233,9 +217,7 @@ func TestAdvanceNumbers(t *testing.T) {
 			mustAdvance(t, store, from, to)
 			wantStored(t, store, to)
 			if !from.Zero() {
-				if err := store.Advance(t.Context(), to, from); !errors.Is(err, bridge.ErrConflict) {
-					t.Errorf("advance from %s back to %s returned %v, want ErrConflict", to.Version, from.Version, err)
-				}
+				must.Be(t, store.Advance(t.Context(), to, from), bridge.ErrConflict)
 			}
 			from = to
 		}

@@ -3,30 +3,23 @@ package control_test
 import (
 	"bytes"
 	"encoding/json"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/control"
 )
 
 // exports checks that what was exported is read back whole or not at all.
 func exports(t *testing.T, c bridge.Checkpoint) {
 	t.Helper()
-	out, err := control.NewExport(&c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(control.NewExport(&c))(t)
 	document := func(change func(e *control.Export)) []byte {
 		e := out
 		change(&e)
-		data, err := json.MarshalIndent(e, "", "  ")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return data
+		return must.Get(json.MarshalIndent(e, "", "  "))(t)
 	}
 	whole := document(func(*control.Export) {})
 	got, err := control.ReadExport(bytes.NewReader(whole))
@@ -41,8 +34,6 @@ func exports(t *testing.T, c bridge.Checkpoint) {
 		"it was changed":               bytes.Replace(whole, []byte(`"events": 200`), []byte(`"events": 201`), 1),
 		"its checkpoint":               document(func(e *control.Export) { e.Checkpoint = nil }),
 	} {
-		if _, err := control.ReadExport(bytes.NewReader(data)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
-		}
+		must.Fail(control.ReadExport(bytes.NewReader(data)))(t, nil, want)
 	}
 }

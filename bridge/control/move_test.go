@@ -12,6 +12,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/control"
 )
 
@@ -49,10 +50,7 @@ func TestRunningBridge(t *testing.T) {
 			t.Errorf("rewound: %+v, %v", done, err)
 		}
 		// The same plan again is for an older epoch.
-		if _, err := r.Move(ctx, m, why); !errors.Is(err, control.ErrRejected) ||
-			!strings.Contains(err.Error(), "the command expects 3") {
-			t.Errorf("moved twice by one plan: %v", err)
-		}
+		must.Fail(r.Move(ctx, m, why))(t, control.ErrRejected, "the command expects 3")
 		err = r.plan(control.ResetToEarliest{}).CheckEpoch(3)
 		if !errors.Is(err, control.ErrRejected) || !strings.Contains(err.Error(), "its epoch is 4, the plan is for epoch 3") {
 			t.Errorf("planned for another epoch: %v", err)
@@ -78,9 +76,7 @@ func TestNobodyRuns(t *testing.T) {
 		}
 		r.kafka.unknown = errors.New("no coordinator")
 		_, err := r.Pause(t.Context(), why, 0)
-		if !errors.Is(err, control.ErrOwnerUnknown) {
-			t.Errorf("no coordinator: %v", err)
-		}
+		must.Be(t, err, control.ErrOwnerUnknown)
 		if state := r.redis.last.ID; state != "" || r.now().Epoch != 3 {
 			t.Errorf("the request %q stays, or was applied", state)
 		}
@@ -200,10 +196,8 @@ func TestFencedStream(t *testing.T) {
 				synctest.Wait()
 				if answers {
 					r.claim("other")
-					if _, err := r.redis.Answer(t.Context(), r.redis.last, bridge.Claim{Owner: "pod-1", Session: "other"},
-						bridge.Answer{Applied: true}); err != nil {
-						t.Error(err)
-					}
+					must.Get(r.redis.Answer(t.Context(), r.redis.last, bridge.Claim{Owner: "pod-1", Session: "other"},
+						bridge.Answer{Applied: true}))(t)
 				}
 				asking.Wait()
 				if took := time.Since(began); took > 7*time.Second {
@@ -231,10 +225,8 @@ func TestAlreadyApplied(t *testing.T) {
 		synctest.Wait()
 		r.claim("one")
 		cancel()
-		if _, err := r.redis.Answer(t.Context(), r.redis.last, bridge.Claim{},
-			bridge.Answer{Applied: true, By: "pod-1"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.redis.Answer(t.Context(), r.redis.last, bridge.Claim{},
+			bridge.Answer{Applied: true, By: "pod-1"}))(t)
 		asking.Wait()
 	})
 }
@@ -243,9 +235,7 @@ func TestAlreadyApplied(t *testing.T) {
 func (r *harness) pend(id string, epoch int64) bridge.Command {
 	r.t.Helper()
 	c := bridge.Command{ID: id, Kind: bridge.KindPause, BaseEpoch: epoch, PausedUntil: bridge.Forever, Who: "bob"}
-	if err := r.redis.Request(r.t.Context(), c, 10*time.Second); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.redis.Request(r.t.Context(), c, 10*time.Second))
 	return r.redis.last
 }
 
@@ -311,9 +301,7 @@ func TestPending(t *testing.T) {
 		r.redis.tell(nil)
 		r.kafka.unknown = errors.New("no coordinator")
 		_, err = r.Pause(t.Context(), why, 0)
-		if !errors.Is(err, control.ErrOwnerUnknown) {
-			t.Errorf("no coordinator: %v", err)
-		}
+		must.Be(t, err, control.ErrOwnerUnknown)
 		if want[*bridge.PendingError](t, err); !strings.Contains(err.Error(), "its outcome is unknown") {
 			t.Errorf("nobody knows: %v", err)
 		}
@@ -349,9 +337,7 @@ func TestRefusalIsNotHidden(t *testing.T) {
 		})
 		time.Sleep(100 * time.Millisecond) //nolint:forbidigo // virtual
 		refusal := bridge.Answer{By: "pod-1", Detail: "the epoch changed", Version: r.now().Version}
-		if _, err := r.redis.Answer(t.Context(), other, bridge.Claim{Session: "one"}, refusal); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.redis.Answer(t.Context(), other, bridge.Claim{Session: "one"}, refusal))(t)
 		r.redis.tell(nil)
 		asking.Wait()
 	})
@@ -386,18 +372,14 @@ func TestWithoutRedis(t *testing.T) {
 			t.Errorf("owned by %q", by)
 		}
 		r.kafka.unknown = errors.New("no coordinator")
-		if err := stuck().Because; !errors.Is(err, control.ErrOwnerUnknown) {
-			t.Errorf("no coordinator: %v", err)
-		}
+		must.Be(t, stuck().Because, control.ErrOwnerUnknown)
 		r.kafka.unknown = nil
 		r.kafka.own()
 		r.open = func() bridge.Sink { return fenced{r.kafka.Open("events")} }
 		want[*control.TakenOverError](t, stuck().Because)
 		r.ports.OpenSink = func() (control.Sink, error) { return nil, errors.New("no such file") }
 		r.control()
-		if _, err := r.Pause(t.Context(), why, 0); !strings.Contains(fmt.Sprint(err), "no such file") {
-			t.Errorf("a sink that cannot be made: %v", err)
-		}
+		must.Fail(r.Pause(t.Context(), why, 0))(t, nil, "no such file")
 		heal()
 	})
 	inBubble(t, bridge.AtLeastOnce, func(t *testing.T, r *harness) {
@@ -428,9 +410,7 @@ func TestStatus(t *testing.T) {
 		for i := range 7 {
 			by := why
 			by.Reason = fmt.Sprint(i)
-			if _, err := r.Move(t.Context(), r.plan(control.ResetToCurrent{}), by); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(r.Move(t.Context(), r.plan(control.ResetToCurrent{}), by))(t)
 		}
 		r.engine.Topic = "live"
 		stop := r.run()

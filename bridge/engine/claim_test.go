@@ -10,6 +10,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/engine"
 )
 
@@ -86,18 +87,14 @@ func TestRefusalNeedsTheClaim(t *testing.T) {
 		cmd := reset("a", 0, bridge.Target{})
 		cmd.Kind = bridge.KindResume
 		r.inbox.Push(cmd)
-		if _, err := r.inbox.Claim(t.Context(), cmd, bridge.Claim{Owner: "other", Session: "other"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.inbox.Claim(t.Context(), cmd, bridge.Claim{Owner: "other", Session: "other"}))(t)
 		begun := strings.Count(r.log.String(), "session started")
 		r.start()
 		if a := r.await("a"); a.Applied {
 			t.Errorf("answer %+v", a)
 		}
-		synctest.Wait() // the bridge goes on logging after its answer
-		if n := strings.Count(r.log.String(), "session started"); n != begun+2 {
-			t.Errorf("%d sessions began before the refusal, want a second one after the claim was seen", n-begun)
-		}
+		synctest.Wait()                          // the bridge goes on logging after its answer
+		r.wantLogged("session started", begun+2) // the second one after the claim was seen
 	})
 }
 
@@ -185,8 +182,6 @@ func TestAppliedIsRemembered(t *testing.T) {
 			r.end()
 		}
 		r.startFor(time.Minute)
-		if a := r.await("a"); !a.Applied {
-			t.Errorf("answer %+v", a)
-		}
+		r.applied(r.await("a"))
 	})
 }

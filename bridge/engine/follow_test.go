@@ -10,6 +10,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/engine"
 )
 
@@ -269,9 +270,7 @@ func TestShutdownFinishesTheBatch(t *testing.T) {
 		r.source.Grow(100)
 		r.topic.SetLatency(10 * time.Second)
 		r.after(5 * time.Second)
-		if err := r.end(); err != nil {
-			t.Fatalf("end: %v", err)
-		}
+		must.Do(t, r.end())
 		if len(r.values()) == 0 {
 			t.Fatal("the batch in flight was not finished")
 		}
@@ -289,9 +288,7 @@ func TestShutdownTimesOut(t *testing.T) {
 		r.topic.SetLatency(time.Hour)
 		r.after(5 * time.Second)
 		began := time.Now()
-		if err := r.end(); !errors.Is(err, engine.ErrShutdown) {
-			t.Errorf("end: %v, want ErrShutdown", err)
-		}
+		must.Be(t, r.end(), engine.ErrShutdown)
 		if took := time.Since(began); took != r.cfg.ShutdownTimeout {
 			t.Errorf("took %v, want %v", took, r.cfg.ShutdownTimeout)
 		}
@@ -332,10 +329,7 @@ func TestStoreRolledBack(t *testing.T) {
 		r.follow(500, 300*time.Millisecond)
 		r.store.RollBack(3)
 		r.after(300 * time.Millisecond)
-		a := r.command("r1", bridge.Target{})
-		if !a.Applied {
-			t.Fatalf("reset refused: %s", a.Detail)
-		}
+		r.apply("r1", bridge.Target{})
 		r.after(50 * time.Millisecond)
 		r.store.RollBack(5) // loses the reset too, which was acknowledged
 		r.after(time.Minute)
@@ -356,9 +350,7 @@ func TestCheckpointLost(t *testing.T) {
 			t.Error("asked the API without a checkpoint")
 		}
 		r.push("r", 0, bridge.Target{Start: 1})
-		if a := r.await("r"); !a.Applied {
-			t.Fatalf("refused: %s", a.Detail)
-		}
+		r.applied(r.await("r"))
 		r.after(time.Minute)
 		r.wantState(bridge.StateIdle, "")
 		r.wantEvents(100)

@@ -9,6 +9,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/engine"
 )
 
@@ -39,12 +40,9 @@ func (r *harness) spawnWith(group *bridgetest.Group, instance string, source bri
 	if instance != "" {
 		cfg.Owner = instance
 	}
-	e, err := engine.New(cfg, engine.Ports{
+	e := must.Get(engine.New(cfg, engine.Ports{
 		Source: turns{r.turn, source}, Sink: r.topic.Open("events"), Store: r.store, Owner: p.owner, Observer: r,
-	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	}))(r.t)
 	ctx, stop := context.WithCancel(r.t.Context())
 	p.bridge, p.stop = e, stop
 	r.procs = append(r.procs, p)
@@ -59,9 +57,7 @@ func (p *proc) end() {
 		return
 	}
 	p.over = true
-	if err := <-p.ended; err != nil {
-		p.r.t.Errorf("process ended with %v", err)
-	}
+	must.Do(p.r.t, <-p.ended)
 	p.owner.Close()
 }
 
@@ -295,9 +291,7 @@ func TestOwnerRefuses(t *testing.T) {
 			a.want(bridge.StateBlocked, bridge.ReasonOwner, false)
 			r.after(100 * time.Millisecond)
 		}
-		if n := strings.Count(r.log.String(), "msg=blocked"); n != 1 {
-			t.Errorf("%d log records say that it is blocked", n)
-		}
+		r.wantLogged("msg=blocked", 1)
 		r.wantOnce()
 		b.end()
 		r.grow(10, 20*time.Second)
@@ -481,8 +475,6 @@ func (r *harness) fences(n int, apart time.Duration) {
 // owner notice.
 func (r *harness) fence() {
 	r.t.Helper()
-	if _, err := r.topic.Open("events").Recover(r.t.Context(), nil); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Get(r.topic.Open("events").Recover(r.t.Context(), nil))(r.t)
 	r.source.Grow(30)
 }

@@ -2,7 +2,6 @@ package kafkaadmin_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -19,6 +18,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/kafkaclient"
@@ -47,10 +47,7 @@ func TestTopics(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), func(c *kafkastream.Config) { c.CreateTopics, c.Retention = false, "720h" })
 	s := needs(cfg)
-	plan, err := s.Plan(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := must.Get(s.Plan(t.Context()))(t)
 	configs := map[string]string{"cleanup.policy": "delete", "retention.ms": "2592000000"}
 	compacted := map[string]string{
 		"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "min.compaction.lag.ms": "604800000",
@@ -86,25 +83,15 @@ func TestTopics(t *testing.T) {
 			t.Errorf("created %+v", got)
 		}
 	}
-	sink, err := cfg.Sink()
-	if err != nil {
-		t.Fatal(err)
-	}
+	sink := must.Get(cfg.Sink())(t)
 	defer sink.Close()
-	if _, err := sink.Recover(t.Context(), nil); !errors.Is(err, bridge.ErrNoCheckpoint) {
-		t.Fatalf("recover: %v", err)
-	}
+	must.Fail(sink.Recover(t.Context(), nil))(t, bridge.ErrNoCheckpoint)
 	event := bridge.Event{ID: []byte("e"), Time: time.Now().UnixMilli(), Raw: []byte(`{"eventId":"e"}`)}
 	load := bridgetest.Load{Pages: []*bridge.Page{{Events: []bridge.Event{event}, Items: 1}}}
-	if _, err := load.Publish(t.Context(), sink); err != nil {
-		t.Errorf("publish: %v", err)
-	}
+	must.Get(load.Publish(t.Context(), sink))(t)
 
 	cfg.Partitions, cfg.Retention = 6, "-1"
-	plan, err = needs(cfg).Plan(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan = must.Get(needs(cfg).Plan(t.Context()))(t)
 	differences := []string{"partitions is 3, expected 6", "retention.ms is 2592000000, expected -1"}
 	if diff := cmp.Diff(differences, plan.Topics[0].Differences); diff != "" {
 		t.Errorf("differences differ (-want +got):\n%s", diff)
@@ -228,10 +215,7 @@ func TestCreateLike(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), func(c *kafkastream.Config) { c.Partitions = 5 })
 	s := needs(cfg)
-	if _, err := s.CreateLike(t.Context(), cfg.Topic+".again"); err == nil ||
-		!strings.Contains(err.Error(), "does not exist") {
-		t.Errorf("like a topic that does not exist: %v", err)
-	}
+	must.Fail(s.CreateLike(t.Context(), cfg.Topic+".again"))(t, nil, "does not exist")
 	own := map[string]*string{"retention.ms": new("86400000"), "max.message.bytes": new("2000000")}
 	kafkatest.CreateTopic(t, cfg.Brokers, cfg.Topic, cfg.Partitions, own)
 	for n, want := range []bool{true, false} {
@@ -241,10 +225,7 @@ func TestCreateLike(t *testing.T) {
 	}
 	other := cfg
 	other.Topic = cfg.Topic + ".again"
-	plan, err := needs(other).Plan(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := must.Get(needs(other).Plan(t.Context()))(t)
 	got := plan.Topics[0]
 	if !got.Exists || got.Partitions != 5 || got.Configs["retention.ms"] != "86400000" ||
 		got.Configs["max.message.bytes"] != "2000000" {
@@ -265,9 +246,7 @@ func TestPlanAsksForItsTopics(t *testing.T) {
 		}
 		return nil, nil, false
 	})
-	if _, err := needs(config(t, cluster.ListenAddrs())).Plan(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(needs(config(t, cluster.ListenAddrs())).Plan(t.Context()))(t)
 	if n := all.Load(); n != 0 {
 		t.Errorf("%d requests for all topics", n)
 	}
@@ -301,7 +280,5 @@ func TestReadyBeforeAllBrokersKnow(t *testing.T) {
 		t.Errorf("%v, want the topic %s", f, cfg.Topic)
 	}
 	late.Store(false)
-	if _, err := kafkaclient.With(t.Context(), &s.Config, "", s.Ready); err != nil {
-		t.Errorf("once the broker knows them: %v", err)
-	}
+	must.Get(kafkaclient.With(t.Context(), &s.Config, "", s.Ready))(t)
 }

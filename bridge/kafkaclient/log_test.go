@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 
 	"exportbridge/bridge/bridgetest/faultproxy"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkaclient"
 )
@@ -57,9 +59,7 @@ func TestRead(t *testing.T) {
 	w.forget(1, 7)
 	w.forget(2, 10) // all of it
 	open := w.open(addrs, kgo.TransactionalID(w.topic+"open"))
-	if err := open.BeginTransaction(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, open.BeginTransaction())
 	w.put(open, 0, 300, 301) // hides what follows
 	w.put(w.client, 0, 400, 401)
 
@@ -108,9 +108,7 @@ func TestRead(t *testing.T) {
 		t.Errorf("it took %v: an end was waited for", took)
 	}
 	enough := errors.New("enough")
-	if err := l.Read(t.Context(), all, func(*kgo.Record) error { return enough }); !errors.Is(err, enough) {
-		t.Errorf("a visit's error becomes %v", err)
-	}
+	must.Be(t, l.Read(t.Context(), all, func(*kgo.Record) error { return enough }), enough)
 }
 
 // What is hidden or slow is waited for, and what does not come is an error that
@@ -131,15 +129,9 @@ func TestReadAborted(t *testing.T) {
 		} else {
 			want = append(want, value)
 		}
-		if err := c.BeginTransaction(); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.ProduceSync(t.Context(), &kgo.Record{Topic: w.topic, Value: []byte(value)}).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.EndTransaction(t.Context(), end); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.BeginTransaction())
+		must.Do(t, c.ProduceSync(t.Context(), &kgo.Record{Topic: w.topic, Value: []byte(value)}).FirstErr())
+		must.Do(t, c.EndTransaction(t.Context(), end))
 	}
 	l := w.log()
 	spans, err := l.Bounds(t.Context())
@@ -161,9 +153,7 @@ func TestReadWaits(t *testing.T) {
 	w.put(w.client, 0, 0, 5)
 	w.put(w.client, 1, 5, 6)
 	open := w.open(addrs, kgo.TransactionalID(w.topic))
-	if err := open.BeginTransaction(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, open.BeginTransaction())
 	w.put(open, 1, 6, 7)
 	l := w.log()
 	ends, err := l.Ends(t.Context())
@@ -189,9 +179,7 @@ func TestReadWaits(t *testing.T) {
 		}
 	}
 	l.Patience = time.Second
-	if err := l.Read(t.Context(), asked, got.add); !errors.Is(err, kafkaclient.ErrStalled) {
-		t.Errorf("without kafkatest.Patience: %v", err)
-	}
+	must.Be(t, l.Read(t.Context(), asked, got.add), kafkaclient.ErrStalled)
 
 	l.Patience = 0
 	ended := make(chan error, 1)
@@ -200,9 +188,7 @@ func TestReadWaits(t *testing.T) {
 	if err := l.Read(t.Context(), asked, got.add); err != nil || !got.equal(values{0: upTo(0, 5), 1: upTo(5, 7)}) {
 		t.Errorf("when it has ended: %v, %v", got, err)
 	}
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	must.Do(t, <-ended)
 }
 
 // A log whose beginning goes while it is read is read on from where it begins
@@ -232,13 +218,8 @@ func TestReadWhatChanges(t *testing.T) {
 		!strings.Contains(err.Error(), "log truncated: it now ends at 10") {
 		t.Errorf("behind the end: %+v, %v", c, err)
 	}
-	if err := l.Read(t.Context(), spans{0: {4, 12}}, got.add); err == nil ||
-		!strings.Contains(err.Error(), "log truncated: it now ends at 10, not at 12") {
-		t.Errorf("an end that is gone: %v", err)
-	}
-	if _, err := w.admin.DeleteTopic(t.Context(), w.topic); err != nil {
-		t.Fatal(err)
-	}
+	must.Be(t, l.Read(t.Context(), spans{0: {4, 12}}, got.add), nil, "log truncated: it now ends at 10, not at 12")
+	must.Get(w.admin.DeleteTopic(t.Context(), w.topic))(t)
 	for try := 0; ; try++ {
 		if _, err := w.admin.CreateTopic(t.Context(), 1, 1, nil, w.topic); err == nil {
 			break
@@ -278,10 +259,7 @@ func TestReadThrottled(t *testing.T) {
 	}
 	limited, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if err := l.Read(limited, spans{0: {0, 5}}, got.add); err == nil ||
-		!strings.Contains(fmt.Sprint(err), "throttled by the brokers' quota for 700ms") {
-		t.Errorf("in too short a time: %v", err)
-	}
+	must.Be(t, l.Read(limited, spans{0: {0, 5}}, got.add), nil, "throttled by the brokers' quota for 700ms")
 }
 
 // A throttled broker does not read from the connection: a fetch that is sent
@@ -303,12 +281,47 @@ func TestOneFetchAtATime(t *testing.T) {
 		}})
 	l := w.log()
 	got := values{}
-	if err := l.Read(t.Context(), spans{0: {0, 5}, 1: {0, 5}, 2: {0, 5}}, got.add); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Read(t.Context(), spans{0: {0, 5}, 1: {0, 5}, 2: {0, 5}}, got.add))
 	for i := 1; i < len(sent); i++ {
 		if after := sent[i].Sub(sent[i-1]); after < delay/2 {
 			t.Errorf("fetch %d was sent %v after the one before, which was not answered", i, after)
 		}
+	}
+}
+
+// A small log asks for little, and for one partition after the other.
+func TestReadSmall(t *testing.T) {
+	t.Parallel()
+	k := servers.EmbeddedKafka(t, kfake.NumBrokers(1))
+	w := newWorld(t, k.ListenAddrs(), 4)
+	for id := range int32(4) {
+		w.put(w.client, id, 0, 3)
+	}
+	var mu sync.Mutex // guards order
+	var order []int32
+	k.ControlKey(kmsg.Fetch.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		k.KeepControl()
+		mu.Lock()
+		defer mu.Unlock()
+		for _, topic := range r.(*kmsg.FetchRequest).Topics {
+			for _, p := range topic.Partitions {
+				if order = append(order, p.Partition); p.PartitionMaxBytes > 64<<10 {
+					t.Errorf("asks for %d bytes", p.PartitionMaxBytes)
+				}
+			}
+		}
+		return nil, nil, false
+	})
+	l := w.log()
+	l.Small = true
+	got := values{}
+	if err := l.Read(t.Context(), spans{0: {0, 3}, 1: {0, 3}, 2: {0, 3}, 3: {0, 3}}, got.add); err != nil ||
+		!got.equal(values{0: upTo(0, 3), 1: upTo(0, 3), 2: upTo(0, 3), 3: upTo(0, 3)}) {
+		t.Errorf("read %v, %v", got, err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if n := len(slices.Compact(order)); n != 4 {
+		t.Errorf("read the partitions in the order %v", order)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/conformance"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkagroup"
 	"exportbridge/bridge/kafkagroup/units"
 )
@@ -60,18 +61,12 @@ func TestFleetConfirmsTheAssignment(t *testing.T) {
 	a, b := p.fleet("", p.cfg.Stream)[0], p.fleet("", p.cfg.Stream)[0]
 	to(a)
 	grant := kafkatest.Receive(t, begin(t, a), "the stream")
-	if err := kafkagroup.Answer(grant); err != nil {
-		t.Errorf("the owner is answered %v", err)
-	}
+	must.Do(t, kafkagroup.Answer(grant))
 	begin(t, b)
 	to(b)
 	kafkatest.Receive(t, grant.Lost(), "the loss")
-	if err := kafkagroup.Answer(grant); !errors.Is(err, bridge.ErrNotOwner) {
-		t.Errorf("a member without the stream is answered %v", err)
-	}
-	if err := grant.Confirm(t.Context()); !errors.Is(err, bridge.ErrNotOwner) {
-		t.Errorf("confirm: %v", err)
-	}
+	must.Be(t, kafkagroup.Answer(grant), bridge.ErrNotOwner)
+	must.Be(t, grant.Confirm(t.Context()), bridge.ErrNotOwner)
 	grant.Release()
 }
 
@@ -90,10 +85,7 @@ func (p *processes) fleet(instance string, streams ...string) []*kafkagroup.Seat
 	var seats []*kafkagroup.Seat
 	for _, stream := range streams {
 		cfg.Stream = stream
-		s, err := f.Owner(&cfg)
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		s := must.Get(f.Owner(&cfg))(p.t)
 		p.names[s] = cfg.ClientID
 		seats = append(seats, s)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/kafkagroup"
@@ -134,13 +135,9 @@ func (c *crew) leave() {
 	c.b.t.Helper()
 	c.stop()
 	for _, s := range c.seats {
-		if err := s.Close(context.Background()); err != nil {
-			c.b.t.Errorf("close: %v", err)
-		}
+		must.Do(c.b.t, s.Close(context.Background()))
 	}
-	if err := c.seats[0].Fleet().Close(context.Background()); err != nil {
-		c.b.t.Errorf("leave: %v", err)
-	}
+	must.Do(c.b.t, c.seats[0].Fleet().Close(context.Background()))
 }
 
 // kill ends the process without a word to the coordinator.
@@ -240,14 +237,10 @@ func TestFleetBesideOwner(t *testing.T) {
 	waiting := begin(t, seats[0])
 	stopOld()
 	grant := kafkatest.Receive(t, waiting, "the stream of the old process")
-	if err := grant.Confirm(t.Context()); err != nil {
-		t.Errorf("confirm: %v", err)
-	}
+	must.Do(t, grant.Confirm(t.Context()))
 	stopOld = old(streams[0])
 	b.want("new=2 old=1")
-	if err := grant.Confirm(t.Context()); !errors.Is(err, bridge.ErrNotOwner) {
-		t.Errorf("confirm beside an old process: %v", err)
-	}
+	must.Be(t, grant.Confirm(t.Context()), bridge.ErrNotOwner)
 	kafkatest.Receive(t, grant.Lost(), "the loss")
 	grant.Release()
 	waiting = begin(t, seats[0])
@@ -293,10 +286,7 @@ func TestFleetMembers(t *testing.T) {
 func TestSeveralSeatsOfOneGroup(t *testing.T) {
 	t.Parallel()
 	p, _ := fleetTest(t, 2*time.Minute)
-	client, err := p.cfg.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(p.cfg.Open())(t)
 	defer client.Close()
 	own := p.cfg
 	own.Stream = "s0"
@@ -334,11 +324,7 @@ func TestOverview(t *testing.T) {
 	}
 	look := func() kafkagroup.Overview {
 		t.Helper()
-		o, err := p.cfg.Overview(t.Context(), groups())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return o
+		return must.Get(p.cfg.Overview(t.Context(), groups()))(t)
 	}
 	want := func(o kafkagroup.Overview, processes, streams string) bool {
 		var have []string
@@ -449,25 +435,18 @@ func TestFleetSize(t *testing.T) {
 	most := p.cfg.MaxStreams()
 	seats := p.fleet("", streamNames(most+1)...)
 	for n := range bridge.MaxLanes {
-		if _, err := seats[0].Fleet().Lane(p.jobGroup("s0", "job"), n); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(seats[0].Fleet().Lane(p.jobGroup("s0", "job"), n))(t)
 	}
 	_, err := seats[most].Acquire(t.Context())
 	fault := kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonConfig)
 	if fault.Code != "fleet_size" || !strings.Contains(err.Error(), "BRIDGE_FLEET_MEMBERS is 200") {
 		t.Errorf("acquire: %v", err)
 	}
-	if err := seats[0].Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, seats[0].Close(t.Context()))
 	kafkatest.Receive(t, begin(t, seats[most]), "the stream that there is room for").Release()
 	f := p.cfg.Fleet()
 	p.cfg.Stream = "events"
-	first, err := f.Owner(&p.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(f.Owner(&p.cfg))(t)
 	first.Rename("others") // as if it had the hash of events
 	if _, err := f.Owner(&p.cfg); err == nil {
 		t.Error("two streams of one hash are accepted")

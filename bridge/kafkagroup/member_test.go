@@ -16,6 +16,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/faultproxy"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkagroup"
 )
 
@@ -36,9 +37,7 @@ func TestStreamMovesToANewProcess(t *testing.T) {
 	}
 	first.Release()
 	second := kafkatest.Receive(t, standby, "the new process to have the stream")
-	if err := second.Confirm(t.Context()); err != nil {
-		t.Errorf("confirm of the new owner: %v", err)
-	}
+	must.Do(t, second.Confirm(t.Context()))
 	second.Release() // which leaves, so that the older one has it back
 	acquire(t, a).Release()
 }
@@ -52,12 +51,8 @@ func TestOwnerThatDoesNotLetGo(t *testing.T) {
 	a.Shorten(500 * time.Millisecond)
 	first := acquire(t, a)
 	second := kafkatest.Receive(t, begin(t, b), "the new process to have the stream")
-	if err := first.Confirm(t.Context()); !errors.Is(err, bridge.ErrNotOwner) {
-		t.Errorf("confirm of the one that hangs returned %v", err)
-	}
-	if err := second.Confirm(t.Context()); err != nil {
-		t.Errorf("confirm of the new owner: %v", err)
-	}
+	must.Be(t, first.Confirm(t.Context()), bridge.ErrNotOwner)
+	must.Do(t, second.Confirm(t.Context()))
 	first.Release()
 	if err := second.Confirm(t.Context()); err != nil {
 		t.Errorf("confirm of the new owner after a late release: %v", err)
@@ -71,9 +66,7 @@ func TestNothingIsFetchedOrCommitted(t *testing.T) {
 	beats := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Observe: true, Count: -1})
 	reads := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch, kmsg.ListOffsets, kmsg.OffsetCommit}, Observe: true, Count: -1})
 	acquire(t, p.open(""))
-	if err := beats.Wait(t.Context(), 3); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, beats.Wait(t.Context(), 3))
 	if n := reads.Hits(); n != 0 {
 		t.Errorf("a member of the group asked %d times for records or offsets", n)
 	}
@@ -116,9 +109,7 @@ func TestFencedProcessBacksOff(t *testing.T) {
 	if n := leaves.Hits(); n != 0 {
 		t.Errorf("the older process asked %d times to leave with the other's id", n)
 	}
-	if err := second.Confirm(t.Context()); err != nil {
-		t.Errorf("confirm of the newer process: %v", err)
-	}
+	must.Do(t, second.Confirm(t.Context()))
 	closeGroup(t, newer)
 	for {
 		back, err := tryAcquire(t, older)
@@ -154,9 +145,7 @@ func TestLateJoin(t *testing.T) {
 		t.Fatalf("%d requests were late", late.Count())
 	}
 	again := acquire(t, g)
-	if err := again.Confirm(t.Context()); err != nil {
-		t.Errorf("confirm: %v", err)
-	}
+	must.Do(t, again.Confirm(t.Context()))
 	again.Release()
 }
 
@@ -167,15 +156,11 @@ func TestConfirmDuringARebalance(t *testing.T) {
 	ownership := acquire(t, p.open(""))
 	h := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Err: kerr.RebalanceInProgress, Count: -1})
 	for range 5 {
-		if err := ownership.Confirm(t.Context()); err != nil {
-			t.Errorf("confirm while the group changes: %v", err)
-		}
+		must.Do(t, ownership.Confirm(t.Context()))
 	}
 	h.Remove()
 	for range 5 {
-		if err := ownership.Confirm(t.Context()); err != nil {
-			t.Errorf("confirm after the group changed: %v", err)
-		}
+		must.Do(t, ownership.Confirm(t.Context()))
 	}
 	select {
 	case <-ownership.Lost():
@@ -192,18 +177,12 @@ func TestConfirmAsksTheCoordinator(t *testing.T) {
 	a := p.open("")
 	ownership := acquire(t, a)
 	remove(t, p.cfg)
-	if err := ownership.Confirm(t.Context()); !errors.Is(err, bridge.ErrNotOwner) {
-		t.Errorf("confirm of a removed member returned %v, want ErrNotOwner", err)
-	}
+	must.Be(t, ownership.Confirm(t.Context()), bridge.ErrNotOwner)
 	kafkatest.Receive(t, ownership.Lost(), "lost to be closed")
 	ownership.Release()
 	again := acquire(t, a)
-	if err := again.Confirm(t.Context()); err != nil {
-		t.Errorf("confirm after it has joined again: %v", err)
-	}
-	if err := ownership.Confirm(t.Context()); !errors.Is(err, bridge.ErrNotOwner) {
-		t.Errorf("confirm of the earlier ownership returned %v, want ErrNotOwner", err)
-	}
+	must.Do(t, again.Confirm(t.Context()))
+	must.Be(t, ownership.Confirm(t.Context()), bridge.ErrNotOwner)
 }
 
 // TestForgottenMember: the owner hears only that the group changes, joins
@@ -220,28 +199,18 @@ func TestForgottenMember(t *testing.T) {
 	kafkatest.Receive(t, ownership.Lost(), "lost to be closed")
 	ownership.Release()
 	again := acquire(t, a)
-	if err := again.Confirm(t.Context()); err != nil {
-		t.Errorf("confirm after it has joined again: %v", err)
-	}
-	if err := ownership.Confirm(t.Context()); !errors.Is(err, bridge.ErrNotOwner) {
-		t.Errorf("confirm of the earlier ownership returned %v, want ErrNotOwner", err)
-	}
+	must.Do(t, again.Confirm(t.Context()))
+	must.Be(t, ownership.Confirm(t.Context()), bridge.ErrNotOwner)
 }
 
 // remove takes all members out of the stream's group.
 func remove(t *testing.T, cfg kafkagroup.Group) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...)))(t)
 	defer client.Close()
 	describe := kmsg.NewPtrDescribeGroupsRequest()
 	describe.Groups = []string{cfg.Name()}
-	found, err := describe.RequestWith(t.Context(), client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(describe.RequestWith(t.Context(), client))(t)
 	leave := kmsg.NewPtrLeaveGroupRequest()
 	leave.Group = describe.Groups[0]
 	for _, m := range found.Groups[0].Members {
@@ -249,9 +218,7 @@ func remove(t *testing.T, cfg kafkagroup.Group) {
 		l.MemberID, l.InstanceID = m.MemberID, m.InstanceID
 		leave.Members = append(leave.Members, l)
 	}
-	if _, err := leave.RequestWith(t.Context(), client); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(leave.RequestWith(t.Context(), client))(t)
 }
 
 func TestMembers(t *testing.T) {
@@ -388,18 +355,13 @@ func TestAbandon(t *testing.T) {
 
 func tryAcquire(t *testing.T, g *kafkagroup.Owner) (bridge.Ownership, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
-	defer cancel()
+	ctx := kafkatest.Context(t)
 	return g.Acquire(ctx)
 }
 
 func acquire(t *testing.T, g *kafkagroup.Owner) bridge.Ownership {
 	t.Helper()
-	ownership, err := tryAcquire(t, g)
-	if err != nil {
-		t.Fatalf("acquire: %v", err)
-	}
-	return ownership
+	return must.Get(tryAcquire(t, g))(t)
 }
 
 // begin calls Acquire on another goroutine, which ends with the test.

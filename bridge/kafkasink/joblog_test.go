@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/kafkastream"
 )
@@ -87,9 +89,7 @@ func TestJobsReadOn(t *testing.T) {
 
 	// Another topic of the name has other jobs.
 	admin := kadm.NewClient(clientOf(t, cfg))
-	if _, err := admin.DeleteTopic(t.Context(), kafkasink.JobsTopic(cfg.CheckpointTopic)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(admin.DeleteTopic(t.Context(), kafkasink.JobsTopic(cfg.CheckpointTopic)))(t)
 	known.Store(nil)
 	list(cfg, 0)
 	job, _ = newJob(t, cfg, backfill.Backfill, "cccccc")
@@ -137,10 +137,7 @@ func TestTidyJobs(t *testing.T) {
 		}
 	}
 	for _, jobs := range []*streamJobs{jobs, jobsOf(cfg)} {
-		all, err := jobs.list(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := must.Get(jobs.list(t.Context()))(t)
 		left := make(map[string]int)
 		for i := range all {
 			left[all[i].ID] = len(all[i].Windows)
@@ -182,24 +179,45 @@ func TestForgetMarks(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), exactly)
 	recovered(t, cfg).Close()
-	r, err := kafkasink.OpenRepair(t.Context(), cfg.Wired(), kafkasink.JobDLQ)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(kafkasink.OpenRepair(t.Context(), cfg.Wired(), kafkasink.JobDLQ))(t)
 	defer r.Close()
 	for _, mark := range []string{"0/1", "0/2", "0/3"} {
-		if _, err := r.Publish(t.Context(), page(event(mark, "u")), mark, []byte("{}")); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.Publish(t.Context(), page(event(mark, "u")), mark, []byte("{}")))(t)
 	}
-	if err := r.Forget(t.Context(), []string{"0/1", "0/3"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Forget(t.Context(), []string{"0/1", "0/3"}))
 	later, err := kafkasink.Marks(t.Context(), cfg.Wired(), kafkasink.JobDLQ)
 	if _, ok := later["0/2"]; err != nil || !ok || len(later) != 1 || len(r.Marks()) != 1 {
 		t.Errorf("marks %v, %v and %v; want 0/2", later, err, r.Marks())
 	}
-	if _, err := r.Publish(t.Context(), page(event("0/4", "u")), "0/4", []byte("{}")); err != nil {
-		t.Errorf("publish after that: %v", err)
+	must.Get(r.Publish(t.Context(), page(event("0/4", "u")), "0/4", []byte("{}")))(t)
+}
+
+// TestManyChangesOfAJob: the lanes of a job end at once in so many processes. Each change is
+// committed, although they fence each other.
+func TestManyChangesOfAJob(t *testing.T) {
+	t.Parallel()
+	const lanes = 24
+	cfg := config(t, kafkatest.Brokers(t), exactly)
+	job, _ := newJob(t, cfg, backfill.Backfill, "aaaaaa")
+	job.Windows = backfill.Split(job.From, job.To, lanes)
+	put(t, jobsOf(cfg), job)
+	var changing sync.WaitGroup
+	for n := range lanes {
+		jobs := jobsOf(cfg)
+		changing.Go(func() {
+			_, err := jobs.change(t.Context(), job.ID, func(have backfill.Job) (backfill.Job, error) {
+				<-time.After(20 * time.Millisecond) // as from brokers that are far away
+				have.Windows[n].Ended = "on its last page"
+				return have, nil
+			})
+			if err != nil {
+				t.Errorf("window %d: %v", n, err)
+			}
+		})
+	}
+	changing.Wait()
+	all, err := jobsOf(cfg).list(t.Context())
+	if err != nil || len(all) != 1 || all[0].Ended() != lanes {
+		t.Errorf("not all windows of the job have ended: %v", err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/kafkastream"
 )
@@ -35,9 +36,7 @@ func newJob(t *testing.T, cfg kafkastream.Config, kind backfill.Kind, id string)
 		job.Topic = cfg.Topic + ".again"
 	}
 	window := windowConfig(cfg, &job, 0)
-	if _, err := window.Needs().Create(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(window.Needs().Create(t.Context()))(t)
 	return job, window
 }
 
@@ -85,17 +84,14 @@ func (j *streamJobs) change(
 func put(t *testing.T, jobs *streamJobs, job backfill.Job) {
 	t.Helper()
 	to := func(backfill.Job) (backfill.Job, error) { return job, nil }
-	if _, err := jobs.change(t.Context(), job.ID, to); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(jobs.change(t.Context(), job.ID, to))(t)
 }
 
 // A window's records are the stream's, its checkpoints are its own, and the
 // stream knows nothing of it.
 func TestWindow(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t), exactly)
-	live := recovered(t, cfg)
+	cfg, live := ready(t, exactly)
 	mustCommit(t, live, batch(cfg, 0))
 	job, window := newJob(t, cfg, backfill.Backfill, "aaaaaa")
 	s := recovered(t, window)
@@ -107,9 +103,7 @@ func TestWindow(t *testing.T) {
 		}
 	}
 	mustCommit(t, s, batch(window, 1))
-	if err := commit(t, live, batch(cfg, 2)); err != nil {
-		t.Errorf("the stream after a window's commit: %v", err)
-	}
+	must.Do(t, commit(t, live, batch(cfg, 2)))
 	recoverTo(t, open(t, window), window, 1)
 	recoverTo(t, open(t, cfg), cfg, 2)
 	other := windowConfig(cfg, &job, 1)
@@ -195,9 +189,7 @@ func TestJobs(t *testing.T) {
 		have.State = backfill.Done
 		return have, refused
 	})
-	if !errors.Is(err, refused) {
-		t.Errorf("a change that is refused returns %v", err)
-	}
+	must.Be(t, err, refused)
 	// Another process cancels the job while this one makes up its mind.
 	tries := 0
 	last, err := jobs.change(t.Context(), job.ID, func(have backfill.Job) (backfill.Job, error) {
@@ -226,7 +218,7 @@ func TestWatchJob(t *testing.T) {
 	jobs := jobsOf(cfg)
 	job, _ := newJob(t, cfg, backfill.Replay, "aaaaaa")
 	put(t, jobs, job)
-	ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
+	ctx, cancel := context.WithCancel(kafkatest.Context(t))
 	defer cancel()
 	partition := func(id string) int32 { return kafkasink.CheckpointPartition(cfg.Stream + "." + id) }
 	var seen []backfill.State
@@ -255,18 +247,14 @@ func TestHeldBackByWindow(t *testing.T) {
 	for name, run := range map[string]bool{"nobody has the job": false, "the job is run": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkastream.Config) { c.Group = c.Topic })
-			recoverTo(t, open(t, cfg), cfg, -1) // makes the topics
+			cfg, _ := ready(t, exactly, func(c *kafkastream.Config) { c.Group = c.Topic })
 			id := fmt.Sprintf("%06d", time.Now().UnixNano()%1_000_000)
 			job, window := newJob(t, cfg, backfill.Backfill, id)
 			foreignTransaction(t, window, window.CheckpointTopic+"."+job.WindowName(1))
 			if run {
 				owner := cfg.Jobs(new(kafkasink.JobLogs)).Owner(id)
 				defer func() { _ = owner.Close(context.WithoutCancel(t.Context())) }()
-				tenure, err := owner.Acquire(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				tenure := must.Get(owner.Acquire(t.Context()))(t)
 				defer tenure.Release()
 				members, err := cfg.Jobs(new(kafkasink.JobLogs)).Members(t.Context(), id)
 				if err != nil || len(members) != 1 || !members[0].Owner {
@@ -317,9 +305,7 @@ func TestJobsWaitWithinContext(t *testing.T) {
 		return err
 	})
 	close(until)
-	if err := kafkatest.Receive(t, changed, "the change"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, kafkatest.Receive(t, changed, "the change"))
 
 	asked, answer, read := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	ask := sync.OnceFunc(func() { close(asked) })
@@ -338,9 +324,7 @@ func TestJobsWaitWithinContext(t *testing.T) {
 	kafkatest.Receive(t, asked, "a reader")
 	within("the other reader", list)
 	close(answer)
-	if err := kafkatest.Receive(t, read, "the reader"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, kafkatest.Receive(t, read, "the reader"))
 }
 
 func TestWindowIsExactlyOnce(t *testing.T) {

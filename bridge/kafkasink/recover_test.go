@@ -16,8 +16,10 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkaadmin"
+	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/kafkastream"
 )
@@ -57,15 +59,12 @@ func TestCheckpointPartition(t *testing.T) {
 // time that the barrier takes.
 func TestOwnedAsked(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t), exactly)
-	older := recovered(t, cfg)
+	cfg, older := ready(t, exactly)
 	notOurs := fmt.Errorf("member 7: %w", bridge.ErrNotOwner)
 	asked := 0
 	_, err := open(t, cfg).Recover(t.Context(), func(context.Context) error {
 		asked++
-		if err := commit(t, older, batch(cfg, 0)); !errors.Is(err, bridge.ErrFenced) {
-			t.Errorf("while the owner is asked the older session's publish returned %v, want ErrFenced", err)
-		}
+		must.Be(t, commit(t, older, batch(cfg, 0)), bridge.ErrFenced)
 		return notOurs
 	})
 	if !errors.Is(err, notOurs) || asked != 1 {
@@ -83,14 +82,10 @@ func TestOwnedAsked(t *testing.T) {
 func foreignTransaction(t *testing.T, cfg kafkastream.Config, id string) (end func()) {
 	t.Helper()
 	client := connect(t, cfg, kgo.TransactionalID(id), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if err := client.BeginTransaction(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, client.BeginTransaction())
 	rec := &kgo.Record{Topic: cfg.CheckpointTopic, Partition: kafkasink.CheckpointPartition(cfg.Stream),
 		Key: []byte("foreign"), Value: []byte("x")}
-	if err := client.ProduceSync(t.Context(), rec).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, client.ProduceSync(t.Context(), rec).FirstErr())
 	return func() {
 		if err := client.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
 			t.Errorf("end the foreign transaction: %v", err)
@@ -102,8 +97,7 @@ func foreignTransaction(t *testing.T, cfg kafkastream.Config, id string) (end fu
 func TestHeldBack(t *testing.T) {
 	t.Parallel()
 	var seen kafkatest.Reports
-	cfg := config(t, kafkatest.Brokers(t), exactly, reportTo(&seen))
-	older := recovered(t, cfg)
+	cfg, older := ready(t, exactly, reportTo(&seen))
 	end := foreignTransaction(t, cfg, "somebody."+cfg.Topic)
 	mustCommit(t, older, batch(cfg, 0))
 
@@ -161,8 +155,7 @@ func TestHeldBackByOurs(t *testing.T) {
 		"another group runs it": "another"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkastream.Config) { c.Group = c.Topic })
-			recoverTo(t, open(t, cfg), cfg, -1)
+			cfg, _ := ready(t, exactly, func(c *kafkastream.Config) { c.Group = c.Topic })
 			// A unique name: a group of another test with the same ending
 			// would count as running the stream.
 			killed := fmt.Sprint("killed", time.Now().UnixNano())
@@ -198,12 +191,9 @@ func freeing(run bool) time.Duration {
 func joinGroup(t *testing.T, cfg kafkastream.Config, group string) *kgo.Client {
 	t.Helper()
 	joined := make(chan struct{})
-	member, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.ConsumerGroup(group),
+	member := must.Get(kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.ConsumerGroup(group),
 		kgo.ConsumeTopics(cfg.CheckpointTopic),
-		kgo.OnPartitionsAssigned(func(context.Context, *kgo.Client, map[string][]int32) { close(joined) }))
-	if err != nil {
-		t.Fatal(err)
-	}
+		kgo.OnPartitionsAssigned(func(context.Context, *kgo.Client, map[string][]int32) { close(joined) })))(t)
 	go member.PollFetches(t.Context()) // ends with Close
 	select {
 	case <-joined:
@@ -320,7 +310,7 @@ func TestCheckpointTopicDeleted(t *testing.T) {
 		}
 		wantOnce(t, cfg, published...)
 		err = tryRecover(t, s)
-		if anew && !errors.Is(err, bridge.ErrNoCheckpoint) || !anew && !permanent(err) {
+		if anew && !errors.Is(err, bridge.ErrNoCheckpoint) || !anew && !kafkaclient.IsPermanent(err) {
 			t.Errorf("recover returned %v", err)
 		}
 	}
@@ -340,8 +330,7 @@ func TestCheckpointTopicDeleted(t *testing.T) {
 
 func deleteTopic(t *testing.T, cfg kafkastream.Config, topic string) {
 	t.Helper()
-	client := connect(t, cfg)
-	admin := kadm.NewClient(client)
+	admin := kadm.NewClient(connect(t, cfg))
 	if _, err := admin.DeleteTopic(t.Context(), topic); err != nil {
 		t.Fatalf("delete topic %s: %v", topic, err)
 	}
@@ -349,11 +338,6 @@ func deleteTopic(t *testing.T, cfg kafkastream.Config, topic string) {
 		topics, err := admin.ListTopics(t.Context(), topic)
 		return err == nil && !topics.Has(topic), err
 	})
-}
-
-func permanent(err error) bool {
-	f, ok := errors.AsType[*bridge.Fault](err)
-	return ok && f.Class == bridge.Permanent
 }
 
 func TestTransactionVersion(t *testing.T) {
@@ -406,17 +390,9 @@ func TestOwnershipMakesTheCheckpointTopic(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t))
 	owner := cfg.Ownership().Owner()
-	ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
-	defer cancel()
-	ownership, err := owner.Acquire(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := ownership.Confirm(ctx); err != nil {
-		t.Errorf("confirm: %v", err)
-	}
+	ctx := kafkatest.Context(t)
+	ownership := must.Get(owner.Acquire(ctx))(t)
+	must.Do(t, ownership.Confirm(ctx))
 	ownership.Release()
-	if err := owner.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, owner.Close(t.Context()))
 }

@@ -1,7 +1,6 @@
 package kafkasink_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/kafkastream"
@@ -21,10 +21,7 @@ import (
 
 func openRepair(t *testing.T, cfg kafkastream.Config) *kafkasink.Repair {
 	t.Helper()
-	r, err := kafkasink.OpenRepair(t.Context(), cfg.Wired(), kafkasink.JobDLQ)
-	if err != nil {
-		t.Fatalf("open a repair: %v", err)
-	}
+	r := must.Get(kafkasink.OpenRepair(t.Context(), cfg.Wired(), kafkasink.JobDLQ))(t)
 	t.Cleanup(r.Close)
 	return r
 }
@@ -70,15 +67,9 @@ func TestRepair(t *testing.T) {
 			live := recovered(t, cfg)
 			publish(t, live, page(event("e", "u")))
 			r := openRepair(t, cfg)
-			if err := republish(t, r, "e"); err != nil {
-				t.Fatal(err)
-			}
-			if err := republish(t, r, "f"); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := tryPublish(t, live, page(event("g", "u"))); err != nil {
-				t.Errorf("the live stream was disturbed: %v", err)
-			}
+			must.Do(t, republish(t, r, "e"))
+			must.Do(t, republish(t, r, "f"))
+			must.Get(tryPublish(t, live, page(event("g", "u"))))(t)
 			wantRepaired(t, cfg, "e", "f")
 			var twins []*kgo.Record
 			for _, rec := range consume(t, cfg, cfg.Topic) {
@@ -111,22 +102,15 @@ func TestRepair(t *testing.T) {
 // TestRepairFenced: of two at once only the newer one publishes.
 func TestRepairFenced(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t), exactly)
-	recoverTo(t, open(t, cfg), cfg, -1) // makes the topics
+	cfg, _ := ready(t, exactly)
 	older := openRepair(t, cfg)
-	if err := republish(t, older, "a"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, republish(t, older, "a"))
 	newer := openRepair(t, cfg)
 	if string(newer.Marks()["a"]) != "mark of a" {
 		t.Errorf("the newer one sees the marks %q", newer.Marks())
 	}
-	if err := republish(t, older, "b"); !errors.Is(err, bridge.ErrFenced) {
-		t.Errorf("the older one published: %v, want ErrFenced", err)
-	}
-	if err := republish(t, newer, "b"); err != nil {
-		t.Error(err)
-	}
+	must.Be(t, republish(t, older, "b"), bridge.ErrFenced)
+	must.Do(t, republish(t, newer, "b"))
 	wantRepaired(t, cfg, "a", "b")
 }
 
@@ -137,13 +121,9 @@ func TestRepairInDoubt(t *testing.T) {
 		recoverTo(t, open(t, cfg), cfg, -1)
 		r := openRepair(t, cfg)
 		c.Fault(refuseEnd(cfg.CheckpointTopic+".jobs.events.dlq", kerr.UnknownServerError, 1))
-		if err := republish(t, r, "failed"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, republish(t, r, "failed"))
 		loseEnd(t, c)
-		if err := republish(t, r, "persisted"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, republish(t, r, "persisted"))
 		wantRepaired(t, cfg, "failed", "persisted")
 	})
 }
@@ -152,15 +132,12 @@ func TestRepairInDoubt(t *testing.T) {
 // seen.
 func TestRepairBehindBarrier(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t), exactly)
-	recoverTo(t, open(t, cfg), cfg, -1)
+	cfg, _ := ready(t, exactly)
 	first := openRepair(t, cfg)
 	jobs := cfg
 	jobs.CheckpointTopic += ".jobs"
 	end := foreignTransaction(t, jobs, "somebody "+cfg.Topic)
-	if err := republish(t, first, "hidden"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, republish(t, first, "hidden"))
 	if marks, err := kafkasink.Marks(t.Context(), cfg.Wired(), kafkasink.JobDLQ); err != nil || len(marks) > 0 {
 		t.Fatalf("the mark is not hidden: %q, %v", marks, err)
 	}
@@ -192,18 +169,12 @@ func TestRepairBehindBarrier(t *testing.T) {
 // TestRepairRefuses: an event that the topic cannot take is reported, and changes nothing.
 func TestRepairRefuses(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t), exactly, func(cfg *kafkastream.Config) { cfg.TimePointer = "/at" })
-	recoverTo(t, open(t, cfg), cfg, -1)
+	cfg, _ := ready(t, exactly, func(cfg *kafkastream.Config) { cfg.TimePointer = "/at" })
 	large := event("large", "u")
 	large.Raw = []byte(`{"eventId":"large","x":"` + strings.Repeat("x", 2<<20) + `"}`)
-	dry, err := kafkasink.Rehearse(t.Context(), cfg.Wired(), kafkasink.JobDLQ)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dry := must.Get(kafkasink.Rehearse(t.Context(), cfg.Wired(), kafkasink.JobDLQ))(t)
 	defer dry.Close()
-	if err := republish(t, dry, "small"); err != nil {
-		t.Errorf("a rehearsal refuses a small event: %v", err)
-	}
+	must.Do(t, republish(t, dry, "small"))
 	r := openRepair(t, cfg)
 	for _, r := range []*kafkasink.Repair{dry, r} {
 		_, err := r.Publish(t.Context(), page(event("with it", "u"), large), "large", []byte("mark"))
@@ -218,9 +189,7 @@ func TestRepairRefuses(t *testing.T) {
 		}
 	}
 	wantRepaired(t, cfg)
-	if err := republish(t, openRepair(t, cfg), "small"); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, republish(t, openRepair(t, cfg), "small"))
 	wantRepaired(t, cfg, "small")
 }
 
@@ -283,23 +252,19 @@ func TestRepairHeldBack(t *testing.T) {
 	for name, id := range map[string]string{"a repair": ".repair", "a window": window} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkastream.Config) { c.Group = c.Topic })
-			recoverTo(t, open(t, cfg), cfg, -1) // makes the topics
+			cfg, _ := ready(t, exactly, func(c *kafkastream.Config) { c.Group = c.Topic })
 			openRepair(t, cfg).Close()
 			jobs := cfg
 			jobs.CheckpointTopic = kafkasink.JobsTopic(cfg.CheckpointTopic)
 			foreignTransaction(t, jobs, jobs.CheckpointTopic+"."+cfg.Stream+id)
-			ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
-			defer cancel()
+			ctx := kafkatest.Context(t)
 			began := time.Now()
 			r, err := kafkasink.OpenRepair(ctx, cfg.Wired(), kafkasink.JobDLQ)
 			if err != nil {
 				t.Fatalf("after %s: %v", time.Since(began), err)
 			}
 			defer r.Close()
-			if err := republish(t, r, "e"); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, republish(t, r, "e"))
 		})
 	}
 }
@@ -327,12 +292,8 @@ func TestRepairOvertaken(t *testing.T) {
 				} else {
 					c.Fault(refuseEnd(cfg.CheckpointTopic+".jobs.events.dlq", kerr.UnknownServerError, 1))
 				}
-				if err := republish(t, r, "a"); !errors.Is(err, bridge.ErrFenced) {
-					t.Errorf("it was overtaken: %v", err)
-				}
-				if err := republish(t, r, "c"); !errors.Is(err, bridge.ErrFenced) {
-					t.Errorf("it goes on: %v", err)
-				}
+				must.Be(t, republish(t, r, "a"), bridge.ErrFenced)
+				must.Be(t, republish(t, r, "c"), bridge.ErrFenced)
 				wantRepaired(t, cfg, ids...)
 			})
 		})
@@ -343,17 +304,12 @@ func TestRepairOvertaken(t *testing.T) {
 // began: its marks name the deleted topic.
 func TestRepairOtherTopic(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t), exactly)
-	recoverTo(t, open(t, cfg), cfg, -1)
+	cfg, _ := ready(t, exactly)
 	r := openRepair(t, cfg)
-	if err := republish(t, r, "a"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, republish(t, r, "a"))
 	recreate(t, cfg.Brokers, cfg.Topic, cfg.Partitions)
 	for range 2 {
-		if err := republish(t, r, "b"); err == nil || !strings.Contains(err.Error(), "was recreated meanwhile") {
-			t.Errorf("published: %v", err)
-		}
+		must.Be(t, republish(t, r, "b"), nil, "was recreated meanwhile")
 	}
 	if n := len(consume(t, cfg, cfg.Topic)); n > 0 {
 		t.Errorf("the topic has %d records", n)

@@ -1,7 +1,6 @@
 package kafkasink_test
 
 import (
-	"errors"
 	"os"
 	"regexp"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/kafkastream"
@@ -27,10 +27,7 @@ func TestSecureKafka(t *testing.T) {
 	}
 	k := servers.StartKafka(t, servers.KafkaOptions{TLS: true, SASL: true, ClientCertificates: true, ACLs: true})
 	read := func(file string) string {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(file))(t)
 		return string(text)
 	}
 	certs := k.Certificates
@@ -73,9 +70,7 @@ func TestSecureKafka(t *testing.T) {
 			cfg := config(t, k.SecureAddrs(), secure, func(c *kafkastream.Config) { c.SASLMechanism = mechanism })
 			s := open(t, cfg)
 			grant(t, k.Addrs(), append(cfg.Needs().ACLs(), cfg.Needs().JobACLs()...))
-			if err := tryRecover(t, s); !errors.Is(err, bridge.ErrNoCheckpoint) {
-				t.Fatalf("%s: recover with the rights that we ask for: %v", mechanism, err)
-			}
+			must.Be(t, tryRecover(t, s), bridge.ErrNoCheckpoint)
 			publish(t, s, page(event("e", "u")))
 			for _, found := range cfg.Needs().Check(t.Context()) {
 				if found.Level == kafkaadmin.LevelFail {
@@ -92,10 +87,7 @@ var aclWords = regexp.MustCompile(`--(operation|topic|group|transactional-id|res
 // grant does what the commands say, as the cluster's administrator would.
 func grant(t *testing.T, brokers []string, commands []string) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(kgo.NewClient(kgo.SeedBrokers(brokers...)))(t)
 	defer client.Close()
 	for _, command := range commands {
 		acl := kadm.NewACLs().ResourcePatternType(kadm.ACLPatternLiteral)

@@ -9,7 +9,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"errors"
 	"math/big"
 	"net"
 	"os"
@@ -22,6 +21,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/kafkastream"
@@ -49,18 +49,11 @@ func newAuthority(t *testing.T) *authority {
 }
 
 func (a *authority) newKey() *ecdsa.PrivateKey {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return key
+	return must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(a.t)
 }
 
 func (a *authority) sign(c *x509.Certificate, public *ecdsa.PublicKey) string {
-	der, err := x509.CreateCertificate(rand.Reader, c, a.cert, public, a.key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, c, a.cert, public, a.key))(a.t)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
@@ -75,20 +68,14 @@ func (a *authority) issue(name string, ip net.IP) (cert, key string) {
 	if ip != nil {
 		c.IPAddresses = []net.IP{ip}
 	}
-	der, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	der := must.Get(x509.MarshalPKCS8PrivateKey(private))(a.t)
 	return a.sign(c, &private.PublicKey), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
 
 // serverTLS is a broker's side, which demands certificates of clients if asked.
 func (a *authority) serverTLS(ip net.IP, mutual bool) *tls.Config {
 	cert, key := a.issue("broker", ip)
-	pair, err := tls.X509KeyPair([]byte(cert), []byte(key))
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	pair := must.Get(tls.X509KeyPair([]byte(cert), []byte(key)))(a.t)
 	conf := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	if mutual {
 		conf.ClientAuth = tls.RequireAndVerifyClientCert
@@ -100,11 +87,7 @@ func (a *authority) serverTLS(ip net.IP, mutual bool) *tls.Config {
 
 func (a *authority) parsed() *x509.Certificate {
 	block, _ := pem.Decode([]byte(a.pem))
-	c, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return c
+	return must.Get(x509.ParseCertificate(block.Bytes))(a.t)
 }
 
 func TestTLS(t *testing.T) {
@@ -141,9 +124,7 @@ func TestTLS(t *testing.T) {
 			s := open(t, cfg)
 			err := tryRecover(t, s)
 			if c.hint == "" {
-				if !errors.Is(err, bridge.ErrNoCheckpoint) {
-					t.Fatalf("recover: %v", err)
-				}
+				must.Be(t, err, bridge.ErrNoCheckpoint)
 				publish(t, s, page(event("e", "u")))
 				return
 			}
@@ -169,9 +150,7 @@ func recovering(t *testing.T, s *kafkasink.Sink) (stop func()) {
 	}()
 	return func() {
 		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("cancelled recover returned %v", err)
-		}
+		must.Be(t, <-done, context.Canceled)
 	}
 }
 
@@ -237,12 +216,8 @@ func TestSASL(t *testing.T) {
 			if !strings.Contains(f.Hint, "KAFKA_SASL_PASSWORD_FILE") {
 				t.Errorf("hint %q does not name the variable", f.Hint)
 			}
-			if err := os.WriteFile(file, []byte("secret\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if err := tryRecover(t, s); !errors.Is(err, bridge.ErrNoCheckpoint) {
-				t.Errorf("recover with the new password: %v", err)
-			}
+			must.Do(t, os.WriteFile(file, []byte("secret\n"), 0o600))
+			must.Be(t, tryRecover(t, s), bridge.ErrNoCheckpoint)
 		})
 	}
 	t.Run("another mechanism", func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/kafkastream"
 )
@@ -25,8 +26,7 @@ func TestHoldsShapes(t *testing.T) {
 	addrs := kafkatest.Brokers(t)
 	holds := func(t *testing.T, s *kafkasink.Sink, want bool) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
-		defer cancel()
+		ctx := kafkatest.Context(t)
 		if got, err := s.Holds(ctx); err != nil || got != want {
 			t.Errorf("holds: %v, %v; want %v", got, err, want)
 		}
@@ -79,30 +79,18 @@ func abortedTransaction(t *testing.T, cfg kafkastream.Config) {
 	t.Helper()
 	client := connect(t, cfg, kgo.TransactionalID(cfg.Topic), kgo.DefaultProduceTopic(cfg.Topic))
 	for _, end := range []kgo.TransactionEndTry{kgo.TryCommit, kgo.TryAbort} {
-		if err := client.BeginTransaction(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, client.BeginTransaction())
 		records := []*kgo.Record{kgo.KeyStringRecord("a", "x"), kgo.KeyStringRecord("b", "y")}
-		if err := client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
-		if err := client.EndTransaction(t.Context(), end); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, client.ProduceSync(t.Context(), records...).FirstErr())
+		must.Do(t, client.EndTransaction(t.Context(), end))
 	}
 }
 
 func truncate(t *testing.T, cfg kafkastream.Config) {
 	t.Helper()
-	client := connect(t, cfg)
-	admin := kadm.NewClient(client)
-	ends, err := admin.ListEndOffsets(t.Context(), cfg.Topic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := admin.DeleteRecords(t.Context(), ends.Offsets()); err != nil {
-		t.Fatal(err)
-	}
+	admin := kadm.NewClient(connect(t, cfg))
+	ends := must.Get(admin.ListEndOffsets(t.Context(), cfg.Topic))(t)
+	must.Get(admin.DeleteRecords(t.Context(), ends.Offsets()))(t)
 }
 
 func TestConfigValidate(t *testing.T) {
@@ -181,10 +169,7 @@ func TestConfigValidate(t *testing.T) {
 
 func TestNewWithoutCluster(t *testing.T) {
 	t.Parallel()
-	if _, err := kafkasink.New(config(t, []string{"localhost:9092"}).Config); err == nil ||
-		!strings.Contains(err.Error(), "kafkastream") {
-		t.Errorf("error %v does not say where a Cluster is", err)
-	}
+	must.Fail(kafkasink.New(config(t, []string{"localhost:9092"}).Config))(t, nil, "kafkastream")
 }
 
 func TestDefaultTopic(t *testing.T) {
@@ -230,9 +215,7 @@ func TestRecordsDeletedMeanwhile(t *testing.T) {
 	for retention, noticed := range map[string]bool{"-1": true, "8760h": false} {
 		for _, mode := range []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce} {
 			cfg, s := ready(t, func(c *kafkastream.Config) { c.Retention, c.Mode = retention, mode })
-			if _, err := s.Topics(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(s.Topics(t.Context()))(t)
 			before := publish(t, s, page(event("a", "u"), event("b", "v")))
 			if _, err := idle(t, cfg, s); err != nil {
 				t.Errorf("%s, %s: %v before records are deleted", retention, mode, err)
@@ -249,10 +232,7 @@ func TestRecordsDeletedMeanwhile(t *testing.T) {
 			if err := tryRecover(t, s); err != nil && !errors.Is(err, bridge.ErrNoCheckpoint) {
 				t.Fatal(err)
 			}
-			found, err := s.Topics(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			found := must.Get(s.Topics(t.Context()))(t)
 			fault := bridge.TopicsLost(bridge.Checkpoint{Topics: before.Topics, Events: 2}, found)
 			if fault == nil || !strings.Contains(fault.Error(), "although its retention is unlimited") {
 				t.Errorf("%s, %s: the loss is %v", retention, mode, fault)
@@ -274,14 +254,9 @@ func TestIdleStreamSeesItsTopics(t *testing.T) {
 	client := connect(t, cfg)
 	grown := int(cfg.Partitions) + 2
 	admin := kadm.NewClient(client)
-	if _, err := admin.UpdatePartitions(t.Context(), grown, cfg.Topic); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(admin.UpdatePartitions(t.Context(), grown, cfg.Topic))(t)
 	for { // a broker knows them a moment after it has taken the request
-		topics, err := admin.ListTopics(t.Context(), cfg.Topic)
-		if err != nil {
-			t.Fatal(err)
-		}
+		topics := must.Get(admin.ListTopics(t.Context(), cfg.Topic))(t)
 		if len(topics[cfg.Topic].Partitions) == grown {
 			break
 		}
@@ -296,5 +271,65 @@ func TestIdleStreamSeesItsTopics(t *testing.T) {
 	_, err = idle(t, cfg, s)
 	if f := kafkatest.AsFault(t, err, bridge.Transient, ""); f.Code != "topic_changed" {
 		t.Errorf("%v with code %s; want that the topic is another one", err, f.Code)
+	}
+}
+
+// TestFirstStartWithoutStore: a new stream whose store is down waits for the store. Kafka is
+// not reported as down, and the error says why the stream waits.
+func TestFirstStartWithoutStore(t *testing.T) {
+	t.Parallel()
+	away := &bridge.Fault{Hint: "check Redis", Err: errors.New("redis: connection refused")}
+	var blamed atomic.Int64
+	cfg := config(t, kafkatest.Brokers(t))
+	cfg.Mode = bridge.ExactlyOnce
+	cfg.Known = func(context.Context) (bridge.Checkpoint, error) { return bridge.Checkpoint{}, away }
+	cfg.Report = func(err error) {
+		if err != nil {
+			blamed.Add(1)
+		}
+	}
+	sink, err := cfg.Sink()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := kafkatest.Context(t)
+	defer sink.Close()
+	_, err = sink.Recover(ctx, nil)
+	fault, ok := errors.AsType[*bridge.Fault](err)
+	if !ok || fault.Hint != away.Hint || !strings.Contains(fault.Error(), "first start of a stream needs Redis") ||
+		!errors.Is(fault, away.Err) {
+		t.Errorf("got %v", err)
+	}
+	if n := blamed.Load(); n > 0 {
+		t.Errorf("Kafka was blamed %d times", n)
+	}
+}
+
+// TestMissingTopicWithoutStore: a stream that may not create topics does not wait for the
+// store: a missing topic is its error.
+func TestMissingTopicWithoutStore(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, kafkatest.Brokers(t))
+	cfg.Mode, cfg.CreateTopics = bridge.ExactlyOnce, false
+	cfg.Known = func(context.Context) (bridge.Checkpoint, error) {
+		return bridge.Checkpoint{}, errors.New("connection refused")
+	}
+	kafkatest.AsFault(t, tryRecover(t, open(t, cfg)), bridge.Permanent, bridge.ReasonTopic)
+}
+
+// TestWindowCreatesNoTopic: a window whose checkpoint topic was lost must not begin in an
+// empty one, even if the stream may create topics.
+func TestWindowCreatesNoTopic(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, kafkatest.Brokers(t))
+	window := cfg.OfWindow(kafkasink.Window{Name: "events.abc.w1.0-9", Topic: cfg.Topic, Origin: "backfill"})
+	kafkatest.AsFault(t, tryRecover(t, open(t, window)), bridge.Permanent, bridge.ReasonTopic)
+	wired := cfg.Wired()
+	own := wired.OfWindow(kafkasink.Window{Name: "events.abc.w1.0-9", Topic: cfg.Topic, Origin: "backfill"})
+	sink := must.Get(kafkasink.New(own))(t)
+	defer sink.Close()
+	kafkatest.AsFault(t, tryRecover(t, sink), bridge.Permanent, bridge.ReasonTopic)
+	if exists, err := cfg.Exists(t.Context(), kafkasink.JobsTopic(cfg.CheckpointTopic)); exists || err != nil {
+		t.Errorf("the job topic exists: %t, %v", exists, err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/kafkastream"
@@ -47,24 +48,20 @@ func batch(cfg kafkastream.Config, seq int) bridgetest.Load {
 
 func commit(t *testing.T, s *kafkasink.Sink, b bridgetest.Load) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
-	defer cancel()
+	ctx := kafkatest.Context(t)
 	_, err := b.Publish(ctx, s)
 	return err
 }
 
 func mustCommit(t *testing.T, s *kafkasink.Sink, b bridgetest.Load) {
 	t.Helper()
-	if err := commit(t, s, b); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, commit(t, s, b))
 }
 
 // recoverTo recovers and checks what comes back; seq -1 is none.
 func recoverTo(t *testing.T, s *kafkasink.Sink, cfg kafkastream.Config, seq int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
-	defer cancel()
+	ctx := kafkatest.Context(t)
 	c, err := s.Recover(ctx, nil)
 	switch {
 	case seq < 0 && errors.Is(err, bridge.ErrNoCheckpoint):
@@ -125,23 +122,16 @@ func TestOneRecordFails(t *testing.T) {
 func TestCheckpointLast(t *testing.T) {
 	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkastream.Config) {
 		s := recovered(t, cfg)
-		version, err := s.TransactionVersion(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		version := must.Get(s.TransactionVersion(t.Context()))(t)
 		seen := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: cfg.CheckpointTopic, Count: -1, Observe: true})
 		held := c.Fault(refuse(cfg.Topic, kerr.NotEnoughReplicas, -1))
 		result := started(func() error { return commit(t, s, batch(cfg, 0)) })
-		if err := held.Wait(t.Context(), 3); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, held.Wait(t.Context(), 3))
 		if n := seen.Hits(); (n == 0) != (version < 2) {
 			t.Errorf("version %d: %d requests with the checkpoint before its events were acknowledged", version, n)
 		}
 		held.Remove()
-		if err := <-result; err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, <-result)
 		wantOnce(t, cfg, 0)
 	})
 }
@@ -172,9 +162,7 @@ func TestCutBeforeEnd(t *testing.T) {
 		held := c.Fault(refuse(cfg.CheckpointTopic, kerr.NotEnoughReplicas, -1))
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
-		if _, err := batch(cfg, 0).Publish(ctx, s); !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf("publish returned %v", err)
-		}
+		must.Fail(batch(cfg, 0).Publish(ctx, s))(t, context.DeadlineExceeded)
 		held.Remove()
 		recoverTo(t, s, cfg, -1)
 		wantOnce(t, cfg)
@@ -193,9 +181,7 @@ func TestShutdownWhileEnding(t *testing.T) {
 			c.DropControl()
 			return nil, nil, false
 		})
-		if _, err := batch(cfg, 0).Publish(ctx, s); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(batch(cfg, 0).Publish(ctx, s))(t)
 		recoverTo(t, s, cfg, 0)
 		wantOnce(t, cfg, 0)
 	})
@@ -230,9 +216,7 @@ func TestFenced(t *testing.T) {
 		mustCommit(t, newer, batch(cfg, 1))
 		recoverTo(t, older, cfg, 1) // fences in turn
 		err = commit(t, newer, bridgetest.Load{Batch: bridge.Batch{Checkpoint: checkpoint(cfg, 2)}})
-		if !errors.Is(err, bridge.ErrFenced) {
-			t.Errorf("an empty batch returned %v, want ErrFenced", err)
-		}
+		must.Be(t, err, bridge.ErrFenced)
 		wantOnce(t, cfg, 0, 1)
 	}
 	eachVersion(t, func(t *testing.T, _ *kfake.Cluster, cfg kafkastream.Config) { test(t, cfg) })
@@ -261,19 +245,14 @@ func TestFencedAtTheEnd(t *testing.T) {
 // and the barrier.
 func TestFencedWhileRecovering(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t), exactly)
-	recoverTo(t, open(t, cfg), cfg, -1) // makes the topics
+	cfg, _ := ready(t, exactly)
 	other := open(t, cfg)
 	_, err := open(t, cfg).Recover(t.Context(), func(context.Context) error {
 		recoverTo(t, other, cfg, -1)
 		return nil
 	})
-	if !errors.Is(err, bridge.ErrFenced) {
-		t.Errorf("recover returned %v, want ErrFenced", err)
-	}
-	if err := commit(t, other, batch(cfg, 0)); err != nil {
-		t.Error(err)
-	}
+	must.Be(t, err, bridge.ErrFenced)
+	must.Do(t, commit(t, other, batch(cfg, 0)))
 }
 
 // TestHealedClient: where a broker no longer knows a producer and has deleted
@@ -283,10 +262,7 @@ func TestFencedWhileRecovering(t *testing.T) {
 func TestHealedClient(t *testing.T) {
 	t.Parallel()
 	// Not a strict one: this healing Apache Kafka allows, after a time-out.
-	c, err := kfake.NewCluster(kfake.NumBrokers(2))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(kfake.NewCluster(kfake.NumBrokers(2)))(t)
 	defer c.Close()
 	cfg := config(t, c.ListenAddrs(), exactly)
 	s := recovered(t, cfg)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkagroup/units"
 )
 
@@ -18,11 +19,7 @@ const (
 
 func unhex(t *testing.T, text string) []byte {
 	t.Helper()
-	b, err := hex.DecodeString(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return must.Get(hex.DecodeString(text))(t)
 }
 
 // member returns a member that can run streams events and users and four lanes, two at a
