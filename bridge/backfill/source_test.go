@@ -207,7 +207,7 @@ func TestJobRules(t *testing.T) {
 			plan.Kind, plan.Request = c.kind, rules(c.job)
 			w.begin(plan)
 			w.live, w.request = live, rules(c.settings)
-			_, err := w.resume(backfill.Resumption{})
+			_, err := w.resume(backfill.Resumption{Kind: c.kind})
 			if refused := reasonOf(err) == backfill.OtherSource && strings.Contains(err.Error(), "rules for private data changed"); refused != c.resume ||
 				!refused && err != nil {
 				t.Errorf("%+v is resumed: %v", c, err)
@@ -215,7 +215,7 @@ func TestJobRules(t *testing.T) {
 			beside, _ := w.beside()
 			beside.Live, beside.Request = live, rules(c.settings)
 			_, err = beside.Plan(t.Context(), &backfill.Spec{Kind: c.kind, From: second(0), To: second(10),
-				AllowOverlap: true}, time.Now())
+				AllowOverlap: c.kind == backfill.Backfill}, time.Now())
 			if refused := reasonOf(err) == backfill.OtherSource; refused != c.plan || !refused && err != nil {
 				t.Errorf("%+v is planned: %v", c, err)
 			}
