@@ -44,6 +44,9 @@ const (
 	// PartIdentity begins the name of the key of identities, whose value is empty. It is no
 	// part of the request, but the identities of a checkpoint depend on it.
 	PartIdentity = "identity."
+	// PartRules is the name of the rules for private data. It selects no list either: jobs
+	// and repairs are to have the rules of the stream.
+	PartRules = "rules"
 )
 
 const (
@@ -77,7 +80,8 @@ func (f Fingerprint) Digest() string {
 	if !f.Known() {
 		return ""
 	}
-	sum := sha256.Sum256([]byte(strings.ReplaceAll(string(f), presetMark, "")))
+	texts := slices.DeleteFunc(strings.Fields(string(f)), func(t string) bool { return strings.HasPrefix(t, PartRules+"=") })
+	sum := sha256.Sum256([]byte(strings.ReplaceAll(strings.Join(texts, " "), presetMark, "")))
 	return hex.EncodeToString(sum[:4])
 }
 
@@ -111,15 +115,25 @@ type RequestChange struct {
 	// names, a credential is replaced, a release corrects a preset. A page with items
 	// published before proves that the list is the same.
 	Unproven []string
+	// Rules is set if the rules for private data differ. The list is the same.
+	Rules bool
 }
 
-// Elsewhere returns the parts that select another list unless a page proves the opposite:
-// Other, and a new host, but no new credential and no corrected preset.
-func (c RequestChange) Elsewhere() []string {
+// SameRequestHint is what to do about Elsewhere.
+const SameRequestHint = "set EXPORT_URL, EXPORT_PATH, EXPORT_PARAMS, EXPORT_HEADERS, EVENT_DROP, EVENT_HASH, " +
+	"EVENT_MASK, EVENT_HASH_KEY and the credentials as for the bridge"
+
+// Elsewhere returns what keeps a job or a repair from publishing beside the stream: the parts
+// that select another list unless a page proves the opposite, which are Other and a new host,
+// but no new credential and no corrected preset; and other Rules.
+func (c RequestChange) Elsewhere() (parts []string) {
 	if slices.Contains(c.Unproven, PartHost) {
-		return append([]string{PartHost}, c.Other...)
+		parts = append(parts, PartHost)
 	}
-	return c.Other
+	if parts = append(parts, c.Other...); c.Rules {
+		parts = append(parts, "rules for private data")
+	}
+	return parts
 }
 
 // Changed returns how the request g differs from f, whose response had the cursor. The
@@ -137,6 +151,8 @@ func (f Fingerprint) Changed(g Fingerprint, cursor string) (c RequestChange) {
 		a, had := was[name]
 		b, has := now[name]
 		switch {
+		case name == PartRules:
+			c.Rules = a.value != b.value
 		case had && has && a.value == b.value, name == PartPageSize && !counts:
 		case strings.HasPrefix(name, PartIdentity) && !had: // a first key: plain identities are known too
 		case name == PartHost, name == PartAuth,

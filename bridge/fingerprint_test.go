@@ -59,6 +59,20 @@ func TestFingerprintChanged(t *testing.T) {
 			t.Errorf("%s: another list by %q, perhaps by %q; want %q and %q", name, got.Other, got.Unproven, c.other, c.unproven)
 		}
 	}
+	rules := func(name string) Fingerprint { return NewFingerprint(with(RequestPart{Name: PartRules, Value: name})) }
+	for _, c := range []struct {
+		was, now Fingerprint
+		rules    bool
+	}{{f, f, false}, {rules("a"), rules("a"), false}, {rules("a"), rules("b"), true}, {f, rules("a"), true},
+		{rules("a"), f, true}, {"", rules("a"), false}} {
+		got := c.was.Changed(c.now, "")
+		if got.Rules != c.rules || got.String() != "" || (len(got.Elsewhere()) > 0) != c.rules {
+			t.Errorf("from %s to %s: %+v, want other rules: %v", c.was, c.now, got, c.rules)
+		}
+	}
+	if rules("a").Digest() != f.Digest() {
+		t.Error("rules for private data change the digest of a list")
+	}
 	for _, unknown := range []Fingerprint{"", "2 host=1234"} {
 		if c := unknown.Changed(f, "1"); c.String() != "" || unknown.Known() || unknown.Digest() != "" {
 			t.Errorf("%q is unknown, and differs by %s", unknown, c)

@@ -1,6 +1,7 @@
 package backfill_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -302,7 +303,7 @@ func (w *world) begin(plan backfill.Job) backfill.Job {
 
 // resume commits that a job goes on, which nobody works on.
 func (w *world) resume(r backfill.Resumption) (backfill.Job, error) {
-	r.ID, r.Kind = "aaaaaa", backfill.Backfill
+	r.ID, r.Kind = "aaaaaa", cmp.Or(r.Kind, backfill.Backfill)
 	return w.planner().Resume(w.t.Context(), &r)
 }
 

@@ -238,8 +238,10 @@ func (p *Planner) checkSource(ctx context.Context, plan *Plan) error {
 	if err != nil {
 		return err
 	}
-	if elsewhere := live.RequestChange(p.Request).Elsewhere(); len(elsewhere) > 0 {
-		return reject(OtherSource, &plan.Job, "the settings request another list than stream %s: %s changed",
+	change := live.RequestChange(p.Request)
+	change.Rules = change.Rules && plan.Job.Kind == Backfill // a replay has its own topic
+	if elsewhere := change.Elsewhere(); len(elsewhere) > 0 {
+		return reject(OtherSource, &plan.Job, "the settings are not those of stream %s: %s changed",
 			p.Name(), strings.Join(elsewhere, ", "))
 	}
 	plan.Job.Source, plan.Job.Request, plan.Job.MarksEnd = live.Source, p.Request, live.MarksEnd && live.Listing == nil

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"exportbridge/bridge"
 )
 
 // DefaultParallel is the default number of windows that run at a time.
@@ -153,14 +155,15 @@ func (p *Planner) checkResumed(ctx context.Context, job *Job) error {
 	if !was.Known() {
 		was = live.Origin.Request
 	}
-	changed := was.Changed(p.Request, "").Other
+	change := was.Changed(p.Request, "")
+	changed := bridge.RequestChange{Other: change.Other, Rules: change.Rules && job.Kind == Replay}.Elsewhere()
 	if job.Kind == Backfill && len(changed) == 0 { // a new host is the stream's once a page has proved it
 		changed = live.RequestChange(p.Request).Elsewhere()
 	}
 	switch {
 	case len(changed) > 0:
 		return reject(OtherSource, job,
-			"the settings request another list than job %s: %s changed", job.ID, strings.Join(changed, ", "))
+			"the settings are not those of job %s: %s changed", job.ID, strings.Join(changed, ", "))
 	case !was.Known() && job.Kind == Backfill:
 		return reject(OtherSource, job,
 			"job %s is of an older version, and stream %s has yet to show what it requests: run the stream first",

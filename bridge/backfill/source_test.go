@@ -183,6 +183,46 @@ func TestJobRequest(t *testing.T) {
 	}
 }
 
+// TestJobRules: a backfill has the live stream's rules for private data, also where it is
+// resumed. A replay has rules of its own, and keeps them.
+func TestJobRules(t *testing.T) {
+	t.Parallel()
+	rules := func(name string) bridge.Fingerprint {
+		return bridge.NewFingerprint([]bridge.RequestPart{{Name: bridge.PartHost, Value: "a"}, {Name: bridge.PartRules, Value: name}})
+	}
+	live := checkpoints{{Origin: bridge.Origin{Start: second(5000), Request: rules("one")}, PositionTime: second(6000)}}
+	for _, c := range []struct {
+		kind          backfill.Kind
+		job, settings string
+		plan, resume  bool // refused
+	}{
+		{backfill.Backfill, "one", "one", false, false},
+		{backfill.Backfill, "two", "one", false, false},
+		{backfill.Backfill, "two", "two", true, true},
+		{backfill.Replay, "two", "two", false, false},
+		{backfill.Replay, "one", "two", false, true},
+	} {
+		inWorld(t, 10, func(t *testing.T, w *world) {
+			plan := w.plan(10, 2)
+			plan.Kind, plan.Request = c.kind, rules(c.job)
+			w.begin(plan)
+			w.live, w.request = live, rules(c.settings)
+			_, err := w.resume(backfill.Resumption{Kind: c.kind})
+			if refused := reasonOf(err) == backfill.OtherSource && strings.Contains(err.Error(), "rules for private data changed"); refused != c.resume ||
+				!refused && err != nil {
+				t.Errorf("%+v is resumed: %v", c, err)
+			}
+			beside, _ := w.beside()
+			beside.Live, beside.Request = live, rules(c.settings)
+			_, err = beside.Plan(t.Context(), &backfill.Spec{Kind: c.kind, From: second(0), To: second(10),
+				AllowOverlap: c.kind == backfill.Backfill}, time.Now())
+			if refused := reasonOf(err) == backfill.OtherSource; refused != c.plan || !refused && err != nil {
+				t.Errorf("%+v is planned: %v", c, err)
+			}
+		})
+	}
+}
+
 // TestRunOtherTopic: a window publishes nothing into a topic that was made again since
 // the job began.
 func TestRunOtherTopic(t *testing.T) {

@@ -46,3 +46,16 @@ func TestHistoryJSON(t *testing.T) {
 		}
 	}
 }
+
+// TestShortCursor: a shortened next URL has no value of its query.
+func TestShortCursor(t *testing.T) {
+	t.Parallel()
+	for cursor, want := range map[string]string{
+		"/v1/e?q=alice": "/v1/e?q=...", "/e?alice": "/e?...", "/v1/items?email=alice%40example.org&after=alice": "/v1/items?...er=...",
+		"opaque?email=alice": "opaque?email=alice", "abcdefghijklmnopqrstuvwxyz": "abcdefghij...uvwxyz",
+	} {
+		if got := control.ShortCursor(cursor); got != want {
+			t.Errorf("%s is shown as %s, want %s", cursor, got, want)
+		}
+	}
+}

@@ -387,8 +387,19 @@ func checkCursor(cursor string) error {
 	return nil
 }
 
-// ShortCursor shortens a cursor to both ends, which identify it but cannot be used.
+// ShortCursor shortens a cursor to both ends, which identify it but cannot be used. Of a next
+// URL, no value of a parameter is shown: a filter may have private data.
 func ShortCursor(cursor string) string {
+	if path, query, ok := strings.Cut(cursor, "?"); ok && strings.HasPrefix(path, "/") {
+		pairs := strings.Split(query, "&")
+		for i, pair := range pairs {
+			name, _, named := strings.Cut(pair, "=")
+			if pairs[i] = name + "=..."; !named {
+				pairs[i] = "..."
+			}
+		}
+		cursor = path + "?" + strings.Join(pairs, "&")
+	}
 	r := []rune(cursor)
 	if len(r) <= 24 {
 		return cursor

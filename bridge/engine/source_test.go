@@ -71,6 +71,19 @@ func TestRequestChanged(t *testing.T) {
 	})
 }
 
+// Changed rules for private data are committed at start, also if nothing is published.
+func TestRulesChanged(t *testing.T) {
+	t.Parallel()
+	inRequestModes(t, bridgetest.Export{}, func(r *harness) {
+		_ = r.end()
+		parts := []bridge.RequestPart{{Name: bridge.PartHost, Value: "a"}, {Name: bridge.PartParam + "tenant", Value: "one"},
+			{Name: bridge.PartRules, Value: "rules"}}
+		r.cfg.Origin.Request = bridge.NewFingerprint(parts)
+		r.startFor(time.Second)
+		r.wantRequest(r.cfg.Origin.Request)
+	})
+}
+
 // accept pushes a reset that accepts a source, and returns its answer.
 func (r *harness) accept(id string, to bridge.Target, source string) bridge.Answer {
 	r.t.Helper()

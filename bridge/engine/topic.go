@@ -35,14 +35,20 @@ func (s *stream) checkTopics(ctx context.Context) error {
 		}
 	}
 	s.session.topics = s.session.carryOver(s.committed.Topics, found, s.committed.Version)
-	return s.recordRoutes(ctx)
+	return s.recordRules(ctx)
 }
 
-// recordRoutes commits changed routes before anything is published by them. What is
-// published counts wherever it is: the position does not depend on routes.
-func (s *stream) recordRoutes(ctx context.Context) error {
+// recordRules commits changed routes, and changed rules for private data, before anything is
+// published by them: jobs and repairs are to have the same rules. What is published counts
+// wherever it is: the position does not depend on either.
+func (s *stream) recordRules(ctx context.Context) error {
 	was, now := s.committed.Checkpoint, s.e.cfg.Routes
-	if was.Routes == now || s.e.applying {
+	switch {
+	case s.e.applying:
+		return nil
+	case was.Routes == now && was.Origin.Request.Changed(s.session.request, "").Rules:
+		return s.record(ctx, s.session.stamp(was, bridge.KindHeartbeat, s.committed.Version.Next()))
+	case was.Routes == now:
 		return nil
 	}
 	s.log.Info("routes changed", "from", was.Routes, "to", now)

@@ -70,6 +70,9 @@ func (c *Config) Fingerprint(preset func(variable string) bool) bridge.Fingerpri
 	}
 	if rules, err := c.Private.Compile(); err == nil && rules != nil {
 		parts = append(parts, bridge.RequestPart{Name: bridge.PartIdentity + rules.IdentityKeyID})
+		if rules.Label != "" {
+			parts = append(parts, bridge.RequestPart{Name: bridge.PartRules, Value: rules.Label})
+		}
 	}
 	static, _ := c.static() // validated
 	var values []param

@@ -294,13 +294,12 @@ var refusals = map[backfill.Reason]string{
 	backfill.Exists:        "check /api/v1/jobs: it may have begun; otherwise plan again",
 	backfill.WasCancelled:  "start a new job for the remaining windows",
 	backfill.OtherResource: "correct EXPORT_RESOURCE",
-	backfill.OtherSource: "correct EXPORT_URL, EXPORT_PATH, EXPORT_PARAMS, EXPORT_HEADERS, EVENT_HASH_KEY and the " +
-		"credentials, or start a new job",
-	backfill.InUse:     "wait until that process stops, or ends the job",
-	backfill.WasPaused: "resume the job again to end the pause",
-	backfill.Overlaps:  `choose another range, or "allow_overlap": true publishes it again, with the same ce_id`,
-	backfill.NoBounds:  "correct these settings, if the API has bounds",
-	backfill.Routed:    "replay the range to a topic of its own; exportbridge verify --repair publishes missing events",
+	backfill.OtherSource:   bridge.SameRequestHint + ", or start a new job",
+	backfill.InUse:         "wait until that process stops, or ends the job",
+	backfill.WasPaused:     "resume the job again to end the pause",
+	backfill.Overlaps:      `choose another range, or "allow_overlap": true publishes it again, with the same ce_id`,
+	backfill.NoBounds:      "correct these settings, if the API has bounds",
+	backfill.Routed:        "replay the range to a topic of its own; exportbridge verify --repair publishes missing events",
 	backfill.Busy: "retry when one of them is done, lower parallel, " +
 		"or run exportbridge backfill or replay in another process",
 }

@@ -88,7 +88,7 @@ func (c *comparison) notKept(format string) error {
 // checkRequest rejects settings that request another list than the live stream.
 func (c *comparison) checkRequest() error {
 	if elsewhere := c.start.RequestChange(c.Origin.Request).Elsewhere(); len(elsewhere) > 0 {
-		return reject(OtherSource, "the settings request another list than stream %s: %s changed",
+		return reject(OtherSource, "the settings are not those of stream %s: %s changed",
 			c.Stream, strings.Join(elsewhere, ", "))
 	}
 	return nil

@@ -63,8 +63,10 @@ func TestOtherRequest(t *testing.T) {
 		return bridge.NewFingerprint([]bridge.RequestPart{{Name: bridge.PartHost, Value: host},
 			{Name: bridge.PartPath, Value: path}})
 	}
+	rules := bridge.NewFingerprint([]bridge.RequestPart{{Name: bridge.PartHost, Value: "a"},
+		{Name: bridge.PartPath, Value: "/x"}, {Name: bridge.PartRules, Value: "rules/k1"}})
 	for live, refused := range map[bridge.Fingerprint]bool{"": false, request("a", "/x"): false,
-		request("a", "/y"): true, request("b", "/x"): true} {
+		request("a", "/y"): true, request("b", "/x"): true, rules: true} {
 		for _, mode := range []reconcile.Mode{reconcile.Compare, reconcile.Rehearse, reconcile.Repair} {
 			inWorld(t, nil, items(10), func(t *testing.T, w *world) {
 				w.cfg.Origin.Request, w.live.trail[0].Origin.Request = request("a", "/x"), live

@@ -22,10 +22,6 @@ func Boundless(err error) error {
 	return WrongUsage("correct these settings, if the API has bounds: exportbridge config show", "%w", err)
 }
 
-// SameRequestHint is the hint about settings that request another list than the stream.
-const SameRequestHint = "set EXPORT_URL, EXPORT_PATH, EXPORT_PARAMS, EXPORT_HEADERS, EVENT_HASH_KEY " +
-	"and the credentials as for the bridge"
-
 // Operator is the user at this machine, for the history.
 func Operator() string {
 	name := os.Getenv("USER")

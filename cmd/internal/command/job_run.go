@@ -127,7 +127,7 @@ func jobError(err error) error {
 	case backfill.OtherResource:
 		e.Code, e.Hint = cli.ExitUsage, "EXPORT_RESOURCE="+j.Resource
 	case backfill.OtherSource:
-		e.Hint = cli.SameRequestHint
+		e.Hint = bridge.SameRequestHint
 	case backfill.NoBounds:
 		return cli.Boundless(err)
 	case backfill.Routed:

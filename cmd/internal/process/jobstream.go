@@ -244,7 +244,7 @@ func JobHint(err error, j *backfill.Job) string {
 		return fmt.Sprintf("cancel the job, whose cursor the API no longer accepts: exportbridge backfill cancel %s "+
 			"--execute, then start a new job for the remaining windows", j.ID)
 	case blocked.Reason == bridge.ReasonSource:
-		return "set EXPORT_URL, EVENT_HASH_KEY and the credentials as for the bridge"
+		return bridge.SameRequestHint
 	case ok && fault.Code == bridge.CodeTopicLost:
 		return fmt.Sprintf("restore the topic if possible; or cancel the job: exportbridge backfill cancel %s "+
 			"--execute, then start a new job for the whole range", j.ID)

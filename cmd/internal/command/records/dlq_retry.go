@@ -187,7 +187,11 @@ func retryEach(ctx context.Context, a *cli.App, l *letters, places []deadletter.
 	}
 	events.Waiting = sayWaiting(a)
 	r.Publisher, r.Live, r.Events = repair, c.Source, events
-	r.Elsewhere = c.RequestChange(l.stream.Engine.Origin.Request).Elsewhere()
+	change := c.RequestChange(l.stream.Engine.Origin.Request)
+	if r.Elsewhere = change.Elsewhere(); change.Rules {
+		return cli.Errorf(cli.ExitUsage, bridge.SameRequestHint, "the settings have other rules for private data than stream %s",
+			l.stream.Name)
+	}
 	return repairError(letterError(r.Run(ctx, places)))
 }
 

@@ -208,7 +208,7 @@ var verifyHints = map[reconcile.Reason]string{
 	reconcile.PositionUnknown: "repeat the command in a minute, while exportbridge run runs; " +
 		"exportbridge status shows the position",
 	reconcile.OtherOrigin:  "set EXPORT_RESOURCE, EXPORT_EVENTS and EXPORT_ITEM_ID as for the bridge",
-	reconcile.OtherSource:  cli.SameRequestHint,
+	reconcile.OtherSource:  bridge.SameRequestHint,
 	reconcile.StreamPaused: "run exportbridge resume, then repeat the command",
 	reconcile.NotRunning:   "start exportbridge run, then repeat the command",
 	reconcile.NotAtEnd:     "repeat the command when exportbridge status shows the stream caught up",

@@ -60,12 +60,11 @@ func (b *backend) brokers(ctx context.Context) (addrs []string, err error) {
 	return addrs, nil
 }
 
-// offsets counts the offsets of the topic: its records and the transaction
-// markers.
-func (b *backend) offsets(ctx context.Context, topic string) (n int64, err error) {
-	listed, err := kadm.NewClient(b.kafka).ListEndOffsets(ctx, topic)
+// offsets counts the offsets of topics: their records and the transaction markers.
+func (b *backend) offsets(ctx context.Context, topics ...string) (n int64, err error) {
+	listed, err := kadm.NewClient(b.kafka).ListEndOffsets(ctx, topics...)
 	if err = errors.Join(err, listed.Error()); err != nil {
-		return 0, fmt.Errorf("count the records of topic %s: %w", topic, err)
+		return 0, fmt.Errorf("count the records of topics %q: %w", topics, err)
 	}
 	listed.Each(func(o kadm.ListedOffset) { n += o.Offset })
 	return n, nil

@@ -78,6 +78,8 @@ type cell struct {
 	kafka kafkaPath
 	mode  bridge.Mode // empty is the default
 	codec string      // empty is the default
+	// routed publishes to four topics by type, and private applies three rules for private data.
+	routed, private bool
 	// windows is how many windows a backfill reads at a time; 0 is no backfill.
 	windows int
 	// members is how many processes of a fleet share the lanes of a backfill; 0 is a backfill
@@ -117,11 +119,21 @@ func (c cell) String() string {
 	add(c.kafka != pathDirect, string(c.kafka))
 	add(c.work == workBridge && c.mode == bridge.AtLeastOnce, string(c.mode))
 	add(c.codec != "", c.codec)
+	add(c.routed, "four topics")
+	add(c.private, "private data")
 	add(c.without.Store, "no Redis")
 	add(c.without.Observer, "no metrics")
 	add(c.redisFar, "Redis 5ms away")
 	add(c.kills > 0, cli.Counted(c.kills, "kill"))
 	return strings.Join(parts, ", ")
+}
+
+// routes are the topics beside the one with the name of a run.
+func (c cell) routes(name string) []string {
+	if !c.routed {
+		return nil
+	}
+	return []string{name + ".pages", name + ".orders", name + ".changes"}
 }
 
 // writes reports whether the cell's process writes to Kafka.

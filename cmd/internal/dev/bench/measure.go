@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"crypto/rand"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,8 +27,8 @@ func (b *bench) run(ctx context.Context, c cell) (m measurement, err error) {
 	defer cancel()
 	name := newName()
 	if c.writes() {
-		defer func() { err = errors.Join(err, b.backend.remove(context.WithoutCancel(ctx), name)) }()
-		if err := b.backend.create(ctx, name); err != nil {
+		defer func() { err = errors.Join(err, b.backend.remove(context.WithoutCancel(ctx), name, c.routes(name)...)) }()
+		if err := b.backend.create(ctx, name, c.routes(name)...); err != nil {
 			return measurement{}, err
 		}
 	}
@@ -40,7 +41,7 @@ func (b *bench) run(ctx context.Context, c cell) (m measurement, err error) {
 		return b.lanes(ctx, c, name)
 	}
 	if m, err = b.drain(ctx, c, name); err == nil && c.writes() {
-		err = b.holds(ctx, name, c.pages*pageEvents)
+		err = b.holds(ctx, c.pages*pageEvents, append(c.routes(name), name)...)
 	}
 	return m, err
 }
@@ -48,10 +49,10 @@ func (b *bench) run(ctx context.Context, c cell) (m measurement, err error) {
 // newName returns a name for the topics, keys and groups of one run.
 func newName() string { return "bench-" + strings.ToLower(rand.Text()[:10]) }
 
-// holds checks that the topic has at least as many offsets as there are events. Reading
+// holds checks that the topics have at least as many offsets as there are events. Reading
 // the records would take longer than the measured run.
-func (b *bench) holds(ctx context.Context, name string, events int) error {
-	offsets, err := b.backend.offsets(ctx, name)
+func (b *bench) holds(ctx context.Context, events int, topics ...string) error {
+	offsets, err := b.backend.offsets(ctx, topics...)
 	if err == nil && offsets < int64(events) {
 		err = fmt.Errorf("kafka has %d records of %d events", offsets, events)
 	}
@@ -73,6 +74,13 @@ func (b *bench) settings(c cell, name string, api apiServer) []string {
 	}
 	if c.codec != "" {
 		set = append(set, "KAFKA_COMPRESSION="+c.codec)
+	}
+	if c.routed {
+		set = append(set, "KAFKA_ROUTES="+strings.ReplaceAll("page*=T.pages,order*=T.orders,*Changed=T.changes", "T", name))
+	}
+	if c.private {
+		set = append(set, "EVENT_DROP=/context/url", "EVENT_HASH=/userId", "EVENT_MASK=/sessionId:last4",
+			"EVENT_HASH_KEY=k1 "+base64.StdEncoding.EncodeToString(make([]byte, 32)))
 	}
 	return set
 }

@@ -185,7 +185,7 @@ func TestVerify(t *testing.T) {
 	b := startBenchServers(t, 2*pageEvents)
 	b.runPart(t, cell{work: workSequential}, "verify")
 	for pages, fails := range map[int]bool{2: false, 3: true} {
-		if err := b.holds(t.Context(), "verify", pages*pageEvents); (err != nil) != fails {
+		if err := b.holds(t.Context(), pages*pageEvents, "verify"); (err != nil) != fails {
 			t.Errorf("2 pages of %d: %v", pages, err)
 		}
 	}

@@ -174,6 +174,9 @@ func (p *planner) overheadRows() []row {
 	at20 := p.bridge(20)
 	noStore, far, noMetrics := at20, at20, at20
 	noStore.without.Store, far.redisFar, noMetrics.without.Observer = true, true, true
+	flat := p.flat(bridge.ExactlyOnce, "snappy")
+	routed, private := flat, flat
+	routed.routed, private.private = true, true
 	eos := 0.02
 	if p.brokers > 1 {
 		eos = 0.03 // brokers replicate the state of a transaction too
@@ -186,11 +189,13 @@ func (p *planner) overheadRows() []row {
 	}{
 		{"eos_overhead_20", "extra time of exactly-once over at-least-once mode, 20 ms", eos, at20,
 			at20.in(bridge.AtLeastOnce)},
-		{"eos_overhead_0", "the same without API latency", 0.15, p.flat(bridge.ExactlyOnce, "snappy"),
+		{"eos_overhead_0", "the same without API latency", 0.15, flat,
 			p.flat(bridge.AtLeastOnce, "snappy")},
 		{"commit_overhead", "extra time with Redis commits, 20 ms", 0.01, at20, noStore},
 		{"commit_overhead_far", "the same with a Redis 5 ms away", 0.01, far, noStore},
 		{"metrics_overhead", "extra time with metrics, 20 ms", 0.01, at20, noMetrics},
+		{"routes_overhead", "extra time of four topics by type over one, no latency", 0.03, routed, flat},
+		{"private_overhead", "extra time of three rules for private data, no latency", 0.2, private, flat},
 	} {
 		rows = append(rows, row{
 			name: r.name, about: r.about, unit: unitPercent, direction: atMost, goal: r.goal, quick: r.name == "eos_overhead_0",

@@ -79,6 +79,8 @@ func TestBenchValues(t *testing.T) {
 		"commit_overhead":                {wall(3, 2), 0.5},
 		"commit_overhead_far":            {wall(3, 2), 0.5},
 		"metrics_overhead":               {wall(3, 2), 0.5},
+		"routes_overhead":                {wall(3, 2), 0.5},
+		"private_overhead":               {wall(3, 2), 0.5},
 		"naive_speedup_5":                {wall(9, 2), 4.5},
 		"seq_speedup_20":                 {wall(3, 2), 1.5},
 		"fleet_scaling_3":                {wall(6, 2), 3},
