@@ -97,7 +97,8 @@ func (a *Attestor) recordOf(r *reconcile.Report, before []byte) (*Record, error)
 		Format: recordFormat, Stream: a.Stream, Seq: 1, Topic: r.Topic,
 		From: time.UnixMilli(r.From).UTC(), To: time.UnixMilli(r.To).UTC(),
 		Listed: r.API, Digest: r.Digest, Held: r.Held, DeadLettered: r.DeadLettered, Missing: r.Missing,
-		Deleted: r.Deleted, Extra: r.Extra, Dropped: r.Dropped, Topics: slices.Clone(r.Topics), Outside: r.Outside, Late: r.Late.Events, EndedEmpty: r.EndedEmpty,
+		Deleted: r.Deleted, Extra: r.Extra, Dropped: r.Dropped, Topics: slices.Clone(r.Topics),
+		Outside: r.Outside, Late: r.Late.Events, EndedEmpty: r.EndedEmpty,
 		At: time.Now().UTC().Truncate(time.Millisecond), By: a.By,
 	}
 	if last != nil {

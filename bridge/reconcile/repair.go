@@ -89,7 +89,8 @@ func (c *comparison) openRepair(ctx context.Context) (*repairer, error) {
 		return nil, err
 	}
 	r := &repairer{
-		Publisher: p, topics: c.report.Topics, by: c.By, ingestedAt: c.Source.IngestedAt, topicID: c.kept.ID, known: make(map[eventName]bool),
+		Publisher: p, topics: c.report.Topics,
+		by: c.By, ingestedAt: c.Source.IngestedAt, topicID: c.kept.ID, known: make(map[eventName]bool),
 	}
 	if c.Mode == Repair {
 		r.unmoved = c.unmoved

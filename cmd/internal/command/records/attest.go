@@ -141,10 +141,11 @@ func runAttest(ctx context.Context, a *cli.App, o *attestOptions) error {
 // keepsRecords sets whether the settings of the topic delete records: compaction keeps only the
 // last record of a stream, and does not change where the topic begins.
 func keepsRecords(ctx context.Context, kafka *kafkaclient.Config, topic string, chain *attest.Chain) error {
-	compacts, err := kafkaclient.With(ctx, kafka, topic, func(ctx context.Context, client *kafkaclient.Client) (bool, error) {
-		found, err := client.Describe(ctx, topic)
-		return err == nil && found[0].Settings.Compacted, err
-	})
+	compacts, err := kafkaclient.With(ctx, kafka, topic,
+		func(ctx context.Context, client *kafkaclient.Client) (bool, error) {
+			found, err := client.Describe(ctx, topic)
+			return err == nil && found[0].Settings.Compacted, err
+		})
 	chain.Deletes = chain.Deletes || compacts
 	return err
 }
