@@ -152,6 +152,10 @@ type Attested struct {
 	To      time.Time `json:"to,omitzero"`
 	Listed  int64     `json:"listed"`
 	Missing int64     `json:"missing"`
+	// Repaired counts the events that were missing and were published for the record.
+	Repaired int64 `json:"repaired"`
+	// Pending counts the periods that the stream's position has passed since To.
+	Pending int64 `json:"pending"`
 	// Error is why the next period is not attested, empty if nothing is wrong. Hint is what
 	// to do.
 	Error string `json:"error,omitempty"`

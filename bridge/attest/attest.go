@@ -70,8 +70,16 @@ type Attestor struct {
 	shown atomic.Pointer[bridge.Attested]
 }
 
-// Status returns the last attested period; nil if it is unknown.
-func (a *Attestor) Status() *bridge.Attested { return a.shown.Load() }
+// Status returns the last attested period, of a stream with a position; nil if it is unknown.
+func (a *Attestor) Status(position time.Time) *bridge.Attested {
+	shown := a.shown.Load()
+	if shown == nil || shown.Seq == 0 {
+		return shown
+	}
+	now := *shown
+	now.Pending = max(0, int64(position.Add(-a.Delay).Sub(now.To)/a.Period))
+	return &now
+}
 
 // Run attests periods until ctx ends. Errors are passed to Failed and retried.
 func (a *Attestor) Run(ctx context.Context) {
@@ -162,6 +170,7 @@ func (a *Attestor) adopt(value []byte) error {
 	if last != nil {
 		a.shown.Store(&bridge.Attested{
 			Seq: last.Seq, From: last.From, To: last.To, Listed: last.Listed, Missing: last.Missing,
+			Repaired: last.Repaired,
 		})
 	}
 	return nil

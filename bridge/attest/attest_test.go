@@ -28,7 +28,8 @@ type world struct {
 	marks    map[string][]byte
 	session  int // of the newest Ledger
 	position time.Time
-	behind   bool // the stream has not reached the end of the export
+	skew     time.Duration // of the clock that the position follows
+	behind   bool          // the stream has not reached the end of the export
 	windows  *bridge.Listing
 	missing  []int64 // by comparison, then none
 	compared []string
@@ -153,7 +154,7 @@ func (l live) Backfills(context.Context) ([]reconcile.Backfill, error) { return 
 func (w *world) follow(ctx context.Context) {
 	for ; ctx.Err() == nil; bridge.Sleep(ctx, time.Second) {
 		w.mu.Lock()
-		w.position = time.Now()
+		w.position = time.Now().Add(w.skew)
 		w.mu.Unlock()
 	}
 }
@@ -208,8 +209,14 @@ func TestPeriods(t *testing.T) {
 				t.Errorf("record %d is %+v", i, r)
 			}
 		}
-		if s := a.Status(); s == nil || s.Seq != 6 || !s.To.Equal(all[5].To) || s.Error != "" {
+		if s := a.Status(w.position); s == nil || s.Seq != 6 || !s.To.Equal(all[5].To) || s.Error != "" || s.Pending != 0 {
 			t.Errorf("the status is %+v", s)
+		}
+		passed := all[5].To.Add(3*time.Hour + a.Delay)
+		for at, want := range map[time.Time]int64{passed: 3, passed.Add(-1): 2, {}: 0} {
+			if got := a.Status(at).Pending; got != want {
+				t.Errorf("%d periods are pending at %s, want %d", got, at, want)
+			}
 		}
 	})
 }
@@ -261,7 +268,7 @@ func TestConfirm(t *testing.T) {
 				if tc.compares > 1 && w.compared[1] != fmt.Sprint("23:00:00 ", tc.second) {
 					t.Errorf("the second comparison is %s", w.compared[1])
 				}
-				if got := len(a.Status().Warnings("events")); got != min(1, int(tc.left)) {
+				if got := len(a.Status(w.position).Warnings("events")); got != min(1, int(tc.left)) {
 					t.Errorf("%d warnings", got)
 				}
 			})
@@ -400,6 +407,78 @@ func TestUncovered(t *testing.T) {
 			if got := c.Uncovered(tc.from, tc.to); len(got) != tc.missing || len(c.Between(tc.from, tc.to)) != tc.shown {
 				t.Errorf("%v: %v, %d records", tc, got, len(c.Between(tc.from, tc.to)))
 			}
+		}
+	})
+}
+
+// TestClockBack: a position that jumps back, as after a wrong clock of the API, repeats no period.
+func TestClockBack(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.run(90*time.Minute, w.attestor("a"))
+		w.chain(2)
+		w.skew = -5 * time.Hour
+		a := w.attestor("a")
+		w.run(4*time.Hour, a)
+		w.chain(2)
+		if s := a.Status(w.position); s.Pending != 0 || s.Error != "" {
+			t.Errorf("the status is %+v", s)
+		}
+		w.skew = 0
+		w.run(time.Hour, a)
+		w.chain(7) // up to 6:00
+	})
+}
+
+// TestLater: a topic that has deleted its first records has a chain that begins later.
+func TestLater(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.run(4*time.Hour, w.attestor("a"))
+		w.chain(5)
+		w.topic.Delete(0, 2)
+		c, err := attest.Read(t.Context(), w.topic, "events")
+		if err != nil {
+			t.Fatal(err)
+		}
+		from := c.Records[0].From.UnixMilli()
+		if breaks := c.Check(w.marks["export.events"]); len(breaks) > 0 || len(c.Records) != 3 ||
+			!strings.HasPrefix(c.Begins(), "the chain begins with record 3, at ") ||
+			len(c.Uncovered(from, 0)) != 0 || len(c.Uncovered(from-1, 0)) != 1 {
+			t.Errorf("%d records with the breaks %v, %q", len(c.Records), breaks, c.Begins())
+		}
+		c.Records = append(c.Records[:1], c.Records[2:]...)
+		if got := fmt.Sprint(c.Check(w.marks["export.events"])); !strings.Contains(got, "record 4 is missing") {
+			t.Errorf("a gap after the first record: %s", got)
+		}
+		c.Deletes = false
+		if got := fmt.Sprint(c.Check(w.marks["export.events"])); !strings.Contains(got, "records 1 to 2 are missing") {
+			t.Errorf("a topic that deletes nothing: %s", got)
+		}
+	})
+}
+
+// TestDenied: without a right to the topic nothing is attested, and the status says why, until
+// the right is there.
+func TestDenied(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.attestor("a")
+		denied := &bridge.Fault{
+			Class: bridge.Permanent, Reason: bridge.ReasonAuth, Hint: "grant it",
+			Err: errors.New("no right to write to topic export.events.attest"),
+		}
+		open := a.Open
+		a.Open = func(context.Context) (attest.Ledger, error) { return nil, denied }
+		w.run(time.Minute, a)
+		w.chain(0)
+		s := a.Status(w.position)
+		if got := s.Warnings("events"); len(got) != 1 || got[0].Code != bridge.WarningAttestFailed || got[0].Hint != "grant it" ||
+			!strings.Contains(got[0].Text, "no right to write") {
+			t.Errorf("the warnings are %+v", got)
+		}
+		a.Open = open
+		w.run(time.Minute, a)
+		w.chain(1)
+		if got := a.Status(w.position).Warnings("events"); len(got) > 0 {
+			t.Errorf("the warnings are %+v", got)
 		}
 	})
 }

@@ -16,6 +16,9 @@ import (
 type Chain struct {
 	// Records are ordered by Seq.
 	Records []Link `json:"records"`
+	// Deletes is true if the topic deletes records by its settings, or has deleted some: the
+	// first records can be gone though nobody changed the chain.
+	Deletes bool `json:"deletes"`
 	// unread are the places of the values that are no record.
 	unread []Break
 }
@@ -47,6 +50,9 @@ func Read(ctx context.Context, l Log, stream string) (*Chain, error) {
 		return nil, err
 	}
 	c := new(Chain)
+	for _, span := range spans {
+		c.Deletes = c.Deletes || span.From > 0
+	}
 	err = l.Read(ctx, spans, func(r *kgo.Record) error {
 		if string(r.Key) != stream {
 			return nil
@@ -64,7 +70,18 @@ func Read(ctx context.Context, l Log, stream string) (*Chain, error) {
 	return c, err
 }
 
-// Check returns where the chain is broken. head is the value of the mark of the last record
+// Begins returns why the chain begins later than with record 1, empty if it does not.
+func (c *Chain) Begins() string {
+	if !c.Deletes || len(c.Records) == 0 || c.Records[0].Seq == 1 {
+		return ""
+	}
+	r := &c.Records[0]
+	return fmt.Sprintf("the chain begins with record %d, at %s: the topic has deleted the records before it", r.Seq,
+		r.From.Format(time.RFC3339))
+}
+
+// Check returns where the chain is broken. Records that the topic has deleted before the first
+// one break nothing, see Begins. head is the value of the mark of the last record
 // before Read, nil if there is no mark: it shows whether the last records are missing.
 func (c *Chain) Check(head []byte) []Break {
 	all := slices.Clone(c.unread)
@@ -77,6 +94,8 @@ func (c *Chain) Check(head []byte) []Break {
 		want := int64(1)
 		if before != nil {
 			want = before.Seq + 1
+		} else if c.Deletes {
+			want = r.Seq
 		}
 		switch {
 		case r.Seq < want:
@@ -89,7 +108,7 @@ func (c *Chain) Check(head []byte) []Break {
 		case before != nil && r.Previous != before.Hash:
 			add(before.Seq, "record %d has the hash %.12s, but record %d says %.12q: one of them was changed",
 				before.Seq, before.Hash, r.Seq, r.Previous)
-		case before == nil && r.Previous != "":
+		case before == nil && r.Seq == 1 && r.Previous != "":
 			add(r.Seq, "record %d says that it is not the first one", r.Seq)
 		}
 		if before != nil && r.Seq == want && !r.From.Equal(before.To) {

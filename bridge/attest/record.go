@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"exportbridge/bridge"
@@ -17,7 +18,7 @@ const recordFormat = 1
 // Record is what an attestation topic says about one period of a stream. Its JSON form is
 // frozen, and the value of a record of the topic; the record's key is Stream.
 //
-// Listed is the sum of Held, DeadLettered, Missing, Repaired and Deleted.
+// Listed is the sum of Held, DeadLettered, Missing, Repaired, Deleted and Dropped.
 type Record struct {
 	Format int    `json:"v"`
 	Stream string `json:"stream"`
@@ -27,7 +28,7 @@ type Record struct {
 	// that of the record before ends.
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
-	// Topic is the topic of the events.
+	// Topic is the topic of the events, or several, separated by ", ".
 	Topic string `json:"topic"`
 	// Listed counts the events of the period in the API, Digest is of their ids. Held counts
 	// those of them that are in the topic, DeadLettered those that are among the dead
@@ -43,6 +44,10 @@ type Record struct {
 	Repaired int64 `json:"repaired"`
 	Deleted  int64 `json:"deleted_by_retention"`
 	Extra    int64 `json:"extra"`
+	// Dropped counts the events that a route drops. Topics has the counts by topic, if there
+	// are several.
+	Dropped int64                  `json:"dropped_by_route,omitempty"`
+	Topics  []reconcile.TopicCount `json:"topics,omitempty"`
 	// Outside counts the listed events whose time is outside the period.
 	Outside int64 `json:"outside_range"`
 	// Late counts the events that were ingested more than a minute after their time, of
@@ -92,7 +97,8 @@ func (a *Attestor) recordOf(r *reconcile.Report, before []byte) (*Record, error)
 		Format: recordFormat, Stream: a.Stream, Seq: 1, Topic: r.Topic,
 		From: time.UnixMilli(r.From).UTC(), To: time.UnixMilli(r.To).UTC(),
 		Listed: r.API, Digest: r.Digest, Held: r.Held, DeadLettered: r.DeadLettered, Missing: r.Missing,
-		Deleted: r.Deleted, Extra: r.Extra, Outside: r.Outside, Late: r.Late.Events, EndedEmpty: r.EndedEmpty,
+		Deleted: r.Deleted, Extra: r.Extra, Dropped: r.Dropped, Topics: slices.Clone(r.Topics),
+		Outside: r.Outside, Late: r.Late.Events, EndedEmpty: r.EndedEmpty,
 		At: time.Now().UTC().Truncate(time.Millisecond), By: a.By,
 	}
 	if last != nil {
@@ -101,6 +107,9 @@ func (a *Attestor) recordOf(r *reconcile.Report, before []byte) (*Record, error)
 	if r.Repair != nil {
 		made.Repaired = r.Repair.Events
 		made.Missing -= made.Repaired
+		for i := range made.Topics {
+			made.Topics[i].Missing -= made.Topics[i].Repaired
+		}
 	}
 	return made, nil
 }

@@ -138,8 +138,8 @@ func (c *Config) Validate() error {
 	c.checkRoutes(p)
 	if attest := AttestTopic(c.Topic); c.Attested {
 		kafkaclient.CheckTopic(p, "BRIDGE_ATTEST", attest, "export.events.attest")
-		p.Check(!slices.Contains([]string{c.DeadTopic(), c.CheckpointTopic}, attest), "BRIDGE_ATTEST",
-			"publishes records to topic %s, which KAFKA_DLQ_TOPIC or KAFKA_CHECKPOINT_TOPIC names too", attest)
+		p.Check(!slices.Contains(append(c.Routes().Topics, c.DeadTopic(), c.CheckpointTopic), attest), "BRIDGE_ATTEST",
+			"publishes records to topic %s, which KAFKA_ROUTES, KAFKA_DLQ_TOPIC or KAFKA_CHECKPOINT_TOPIC names too", attest)
 	}
 	p.Check(keyPattern.MatchString(c.Key), "KAFKA_KEY", "%q is neither a JSON pointer nor none, for example %s",
 		c.Key, bridge.PointerLike(c.Key))

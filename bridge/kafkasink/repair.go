@@ -34,7 +34,7 @@ func AttestTopic(topic string) string { return topic + ".attest" }
 // OfAttest returns the configuration of the Repair for JobAttest.
 func (c *Config) OfAttest() Config {
 	own := *c
-	own.Topic, own.Attested, own.Sampled = AttestTopic(c.Topic), false, nil
+	own.Topic, own.RouteText, own.Attested, own.Sampled = AttestTopic(c.Topic), "", false, nil
 	own.Headers, own.TypePrefix, own.Timestamp = headersCloudEvents, "exportbridge", timestampPublish
 	return own
 }

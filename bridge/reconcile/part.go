@@ -33,7 +33,8 @@ type copies struct {
 	own        bool   // the event has an id: further copies are the same event
 	awaits     bool   // see frontier.awaits
 	dated      bool   // the event has an ingestion time
-	dropped    bool   // a route drops the event
+	there      bool   // the topic of the route has a copy
+	route      uint8  // of bridge.Event
 	sum        uint32 // of the event's bytes in the API
 	at         int64  // the earliest time that the record can have
 }
@@ -41,7 +42,7 @@ type copies struct {
 // wanted is the number of copies that the topic should have.
 func (c copies) wanted() int32 {
 	switch {
-	case c.dropped:
+	case c.route == bridge.RouteDrop:
 		return 0
 	case c.own:
 		return min(1, c.api)
@@ -148,8 +149,11 @@ func (c *comparison) compare(ctx context.Context, begin, end int64) (*Report, er
 	if err != nil {
 		return nil, err
 	}
-	for _, n := range missing {
+	for name, n := range missing {
 		p.found.Missing += int64(n)
+		if t := p.topicOf(p.events[name].route); t != nil {
+			t.Missing += int64(n)
+		}
 	}
 	if len(missing) > 0 {
 		err = c.pages.each(ctx, begin, end, func(page *bridge.Page) error { return p.takeMissing(ctx, page, missing) })
@@ -162,8 +166,9 @@ func (c *comparison) compare(ctx context.Context, begin, end int64) (*Report, er
 func (p *part) look(ctx context.Context) (map[eventName]int32, error) {
 	f := &p.found
 	f.Held, f.Extra, f.Again, f.DeadLettered, f.Deleted, f.ExtraEvents = 0, 0, 0, 0, 0, nil
+	f.Topics = countsOf(p.Topics)
 	for name, c := range p.events {
-		if c.topic = 0; c.api == 0 {
+		if c.topic, c.there = 0, false; c.api == 0 {
 			delete(p.events, name)
 			continue
 		}
@@ -221,10 +226,10 @@ func (p *part) readPage(page *bridge.Page) error {
 		if ingested > 0 {
 			p.since = min(p.since, ingested)
 		}
-		c.dropped = e.Route == bridge.RouteDrop
+		c.route = e.Route
 		if c.api++; c.api == 1 || e.ID == nil {
 			p.found.API++
-			if c.dropped {
+			if c.route == bridge.RouteDrop {
 				p.found.Dropped++
 			}
 			p.found.Digest.add(Digest(named))
@@ -272,7 +277,32 @@ func (p *part) readRecord(r *kgo.Record) {
 		}
 	}
 	c.topic++
+	if t := p.topicOf(c.route); t != nil && t.Topic == r.Topic {
+		c.there = true
+	}
 	p.events[name] = c
+}
+
+// topicOf returns the counts of the topic of a route, nil for none.
+func (p *part) topicOf(route uint8) *TopicCount {
+	if int(route) >= len(p.found.Topics) {
+		return nil
+	}
+	return &p.found.Topics[route]
+}
+
+// countTopic adds an event to the counts of its topic.
+func (p *part) countTopic(c copies) {
+	t := p.topicOf(c.route)
+	if t == nil {
+		return
+	}
+	t.Listed += int64(c.wanted())
+	if held := int64(min(c.wanted(), c.topic)); c.there {
+		t.Held += held
+	} else {
+		t.Elsewhere += held
+	}
 }
 
 // count sums up the counts and returns the number of missing copies by event.
@@ -285,13 +315,14 @@ func (p *part) count() map[eventName]int32 {
 			p.found.Extra++
 			p.found.Again += int64(c.topic - 1)
 			continue
-		case c.dropped: // but published before the route was set, or not
+		case c.route == bridge.RouteDrop: // but published before the route was set, or not
 			continue
-		case c.missing() > 0 && p.kept.Expired && !p.kept.Uneven && c.at < p.kept.From:
+		case c.missing() > 0 && p.kept.Expired && (!p.kept.Uneven || p.AnyRetention) && c.at < p.kept.From:
 			p.found.Deleted += int64(c.missing())
 		case c.missing() > 0:
 			missing[name] = c.missing()
 		}
+		p.countTopic(c)
 		p.found.Held += int64(min(wanted, c.topic))
 		p.found.Again += int64(max(0, c.topic-wanted))
 	}

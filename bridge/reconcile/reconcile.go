@@ -58,6 +58,11 @@ type Config struct {
 	By string
 	// Redacted names the rules for private data that the Source applies, empty for none.
 	Redacted string
+	// Topics are the topics by Event.Route, if there are several.
+	Topics []string
+	// AnyRetention counts an absent event from before Kept.From as deleted, though the topics
+	// keep events for different times. Else Run rejects such a range.
+	AnyRetention bool
 }
 
 // Source is the export API.
@@ -146,6 +151,8 @@ type Report struct {
 	Extra int64 `json:"extra"`
 	// Dropped counts the API's events that a route drops.
 	Dropped int64 `json:"dropped_by_route,omitempty"`
+	// Topics has counts by topic, if there are several.
+	Topics []TopicCount `json:"topics,omitempty"`
 	// Undated counts the API's events without a time. The records of such events are in
 	// no range: Extra does not count them.
 	Undated int64 `json:"undated,omitempty"`
@@ -168,6 +175,28 @@ type Report struct {
 	AtEnd    bool  `json:"-"`
 	// Repair is nil in the mode Compare.
 	Repair *Repaired `json:"repair,omitempty"`
+}
+
+// TopicCount counts the events that the routes send to a topic. Listed events in none of the
+// counts are dead letters or deleted.
+type TopicCount struct {
+	Topic  string `json:"topic"`
+	Listed int64  `json:"listed"`
+	Held   int64  `json:"in_topic"`
+	// Elsewhere counts the events that only another topic of the stream has, as after a change
+	// of the routes.
+	Elsewhere int64 `json:"in_other_topic,omitempty"`
+	Missing   int64 `json:"missing"`
+	Repaired  int64 `json:"repaired,omitempty"`
+}
+
+// countsOf returns no events of each topic.
+func countsOf(topics []string) []TopicCount {
+	all := make([]TopicCount, len(topics))
+	for i, name := range topics {
+		all[i].Topic = name
+	}
+	return all
 }
 
 // Event identifies an event.
@@ -197,7 +226,9 @@ func Run(ctx context.Context, cfg Config, ports Ports) (*Report, error) {
 		pages: rangeReader{
 			source: cmp.Or(ports.Ranges, bridge.Source(ports.Source)), timeout: cfg.FetchTimeout, emptyPages: cfg.EmptyPages,
 		},
-		report: Report{Stream: cfg.Stream, Topic: ports.Topic.Topic(), From: cfg.From, To: cfg.To},
+		report: Report{
+			Stream: cfg.Stream, Topic: ports.Topic.Topic(), From: cfg.From, To: cfg.To, Topics: countsOf(cfg.Topics),
+		},
 	}
 	c.pages.check = c.checkSource
 	var err error
@@ -213,7 +244,7 @@ func Run(ctx context.Context, cfg Config, ports Ports) (*Report, error) {
 	if c.kept, err = ports.Topic.Kept(ctx); err != nil {
 		return nil, err
 	}
-	if c.kept.Uneven && c.From < c.kept.From {
+	if c.kept.Uneven && c.From < c.kept.From && !c.AnyRetention {
 		return nil, c.notKept("the topics keep events for different times: only from %s on do all keep them")
 	}
 	if cfg.Mode != Compare {
@@ -269,6 +300,11 @@ func (r *Report) add(p *Report) {
 	r.Outside, r.Dropped = r.Outside+p.Outside, r.Dropped+p.Dropped
 	r.Undated, r.Deleted, r.KeptFrom = r.Undated+p.Undated, r.Deleted+p.Deleted, max(r.KeptFrom, p.KeptFrom)
 	r.Late.add(&p.Late)
+	for i := range p.Topics {
+		to, from := &r.Topics[i], &p.Topics[i]
+		to.Listed, to.Held, to.Elsewhere = to.Listed+from.Listed, to.Held+from.Held, to.Elsewhere+from.Elsewhere
+		to.Missing += from.Missing
+	}
 	r.MissingEvents = firstOf(slices.Concat(r.MissingEvents, p.MissingEvents))
 	r.ExtraEvents = firstOf(slices.Concat(r.ExtraEvents, p.ExtraEvents))
 }

@@ -70,6 +70,7 @@ type repairer struct {
 	Publisher
 	Repaired
 	frontier
+	topics     []TopicCount // of the Report
 	by         string
 	ingestedAt func(item []byte) int64 // of the Source
 	topicID    string
@@ -88,7 +89,8 @@ func (c *comparison) openRepair(ctx context.Context) (*repairer, error) {
 		return nil, err
 	}
 	r := &repairer{
-		Publisher: p, by: c.By, ingestedAt: c.Source.IngestedAt, topicID: c.kept.ID, known: make(map[eventName]bool),
+		Publisher: p, topics: c.report.Topics,
+		by: c.By, ingestedAt: c.Source.IngestedAt, topicID: c.kept.ID, known: make(map[eventName]bool),
 	}
 	if c.Mode == Repair {
 		r.unmoved = c.unmoved
@@ -176,6 +178,11 @@ func (r *repairer) commit(ctx context.Context, page *bridge.Page, events []bridg
 	switch {
 	case err == nil:
 		r.Events += int64(len(events))
+		for i := range events {
+			if route := int(events[i].Route); route < len(r.topics) {
+				r.topics[route].Repaired++
+			}
+		}
 		return nil
 	case !errors.Is(err, bridge.ErrRejected):
 		return err

@@ -14,7 +14,7 @@ type statusCollector struct {
 	perStream bool
 	statuses  func() []bridge.Status
 	buildInfo, owned, state, blocked, warning, epoch, up, position, lastEvent,
-	lastCommit, lastPoll, caughtUp, pages, bytes, storeLag, attested, attestMissing *prometheus.Desc
+	lastCommit, lastPoll, caughtUp, pages, bytes, storeLag, attested, attestMissing, attestPending *prometheus.Desc
 }
 
 func newStatusCollector(build Build, perStream bool, statuses func() []bridge.Status) *statusCollector {
@@ -49,6 +49,8 @@ func newStatusCollector(build Build, perStream bool, statuses func() []bridge.St
 		attested:   desc("attested_timestamp_seconds", "End of the last attested period.", "stream"),
 		attestMissing: desc("attested_missing_events",
 			"Events of the last attested period that were missing in the topic.", "stream"),
+		attestPending: desc("attest_pending_periods",
+			"Periods that the position has passed and that are not attested.", "stream"),
 	}
 }
 
@@ -84,6 +86,7 @@ func (c *statusCollector) Collect(out chan<- prometheus.Metric) {
 			if a := s.Attested; a != nil && a.Seq > 0 {
 				gauge(c.attested, seconds(a.To), s.Stream)
 				gauge(c.attestMissing, float64(a.Missing), s.Stream)
+				gauge(c.attestPending, float64(a.Pending), s.Stream)
 			}
 			for _, w := range s.Warnings {
 				gauge(c.warning, 1, s.Stream, w.Code)

@@ -58,7 +58,7 @@ func TestSchema(t *testing.T) {
 		t.Errorf("the sample itself: %+v", got)
 	}
 	got = runProgram(t, env, "schema", "check")
-	if got.code != cli.ExitCheck || !strings.Contains(got.stderr, "1 of 40 records differ") {
+	if got.code != cli.ExitCheck || !strings.Contains(got.stderr, "1 of 40 records differs from") {
 		t.Errorf("all: %+v", got)
 	}
 	wantLines(t, got.stdout, []string{`^RECORDS +FIRST +MEMBER +DIFFERENCE$`, `^1 +0@0 +/first +is not in the schema$`})
@@ -103,11 +103,13 @@ func TestSchemaRefuses(t *testing.T) {
 		"schema infer --stream x":                  "unknown stream",
 		"schema nosuch":                            "unknown command",
 		"schema check --event-schema {":            "EVENT_SCHEMA",
+		"schema check --event-schema a.json":       "for a file set EVENT_SCHEMA_FILE=events.schema.json",
 		"asyncapi --event-schema 3":                "a schema is an object",
 		"asyncapi --set EVENT_SCHEMA_FILE=" + file: "#a",
 	} {
 		if got := runProgram(t, env, strings.Fields(args)...); got.code != cli.ExitUsage ||
-			!strings.Contains(got.stderr, want) {
+			!strings.Contains(got.stderr, want) ||
+			strings.Contains(got.stderr, "for a file set") != strings.HasSuffix(args, " a.json") {
 			t.Errorf("%s: %+v, want %q", args, got, want)
 		}
 	}
@@ -116,6 +118,47 @@ func TestSchemaRefuses(t *testing.T) {
 		t.Errorf("missing topic: %+v", got)
 	}
 }
+
+// With routes, one file has the schema of each topic, which the commands use. An empty topic has
+// none.
+func TestSchemaTopics(t *testing.T) {
+	t.Parallel()
+	addr := servers.EmbeddedKafka(t, kfake.SeedTopics(1, "export.events", "orders", "rare")).ListenAddrs()[0]
+	var all []*kgo.Record
+	for i := range shownUnreadable + 2 {
+		r := eventRecord(0, i, "k", `{"total":1}`)
+		r.Topic = "orders"
+		bad := eventRecord(0, i, "k", "no JSON")
+		all = append(all, r, bad)
+	}
+	produce(t, servers.Client(t, addr, kgo.RecordPartitioner(kgo.ManualPartitioner())), append(all,
+		eventRecord(0, 99, "k", `{"at":1}`))...)
+	env := map[string]string{"KAFKA_BROKERS": addr, "KAFKA_ROUTES": "order*=orders,x=rare"}
+	file := filepath.Join(t.TempDir(), "events.schema.json")
+	got := runProgram(t, env, "schema", "infer", "-o", file)
+	if got.code != cli.ExitOK || strings.Count(got.stderr, "left out: ") != shownUnreadable ||
+		!strings.Contains(got.stderr, "\n2 records more left out\ntopic export.events: inferred from 1 record\ntopic orders: ") {
+		t.Fatalf("infer: %+v", got)
+	}
+	env["EVENT_SCHEMA_FILE"] = file
+	for args, want := range map[string]string{
+		"schema check --topic orders":             "12 records of topic orders: no differences",
+		"schema types --topic orders":             "12 records of topic orders",
+		"schema check -n 1 --topic export.events": "1 record of topic export.events: no differences",
+		"schema check":                            "publishes to several topics (KAFKA_ROUTES): export.events, orders, rare\nTry: add --topic orders",
+		"schema register":                         "publishes to several topics",
+		"schema check --topic nosuch":             "topic nosuch is not one of stream events: export.events, orders, rare",
+		"asyncapi --json":                         `"#/components/schemas/events.route-1"`,
+		"asyncapi --json --bridge-attest 1h":      `"export.events.attest"`,
+	} {
+		if got := runProgram(t, env, strings.Fields(args)...); !strings.Contains(got.stdout+got.stderr, want) {
+			t.Errorf("%s: %+v, want %q", args, got, want)
+		}
+	}
+}
+
+// shownUnreadable is how many unreadable records of a topic schema infer names.
+const shownUnreadable = 10
 
 // With --follow, a difference is printed when it first occurs, and counted until the end.
 func TestSchemaFollow(t *testing.T) {

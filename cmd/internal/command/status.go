@@ -198,8 +198,9 @@ func (s *streamStatus) rows(now time.Time) [][2]string {
 		}
 		add("end", contractText(s.Live.Contract))
 		if done := s.Live.Attested; done != nil && done.Seq > 0 {
-			add("attested", fmt.Sprintf("up to %s: record %d, %s events, %s missing", done.To.UTC().Format(time.RFC3339),
-				done.Seq, humanize.Comma(done.Listed), humanize.Comma(done.Missing)))
+			add("attested", fmt.Sprintf("up to %s: record %d, %s events, %s missing, %s repaired, %s pending",
+				done.To.UTC().Format(time.RFC3339), done.Seq, humanize.Comma(done.Listed), humanize.Comma(done.Missing),
+				humanize.Comma(done.Repaired), cli.Counted(int(done.Pending), "period")))
 		}
 		for _, w := range s.Live.Warnings {
 			add("warning", w.Text)

@@ -156,11 +156,12 @@ func TestLoadProblems(t *testing.T) {
 			[]string{"KAFKA_ROUTES: the topic drop is not possible with EXPORT_FOLLOW=windows, where the topics show which " +
 				"events are new; name a topic with a short retention"},
 		},
+		{"routes with an attestation", []string{"KAFKA_ROUTES=a=orders", "BRIDGE_ATTEST=1h"}, nil},
 		{
-			"routes with an attestation",
-			[]string{"KAFKA_ROUTES=a=orders", "BRIDGE_ATTEST=1h"},
-			[]string{"BRIDGE_ATTEST must be 0 with KAFKA_ROUTES: periods are compared with KAFKA_TOPIC alone; " +
-				"exportbridge verify compares all topics"},
+			"a route to the topic of the attestation",
+			[]string{"KAFKA_ROUTES=a=export.events.attest", "BRIDGE_ATTEST=1h"},
+			[]string{"BRIDGE_ATTEST publishes records to topic export.events.attest, which KAFKA_ROUTES, KAFKA_DLQ_TOPIC or " +
+				"KAFKA_CHECKPOINT_TOPIC names too"},
 		},
 		{
 			"two streams, one source",

@@ -72,8 +72,6 @@ func (st *Stream) checkAttest() error {
 	p.Check(unlisted == nil, "BRIDGE_ATTEST", "lists past periods again, but %v; set it to 0", unlisted)
 	p.Check(!st.Export.Undated(), "BRIDGE_ATTEST",
 		"compares periods, but EXPORT_ITEM_TIME says that items have no time; set it to 0")
-	p.Check(st.Kafka.RouteText == "", "BRIDGE_ATTEST",
-		"must be 0 with KAFKA_ROUTES: periods are compared with KAFKA_TOPIC alone; exportbridge verify compares all topics")
 	p.Check(st.Engine.Origin.End == 0, "BRIDGE_ATTEST",
 		"must be 0 with EXPORT_END, where the stream ends; exportbridge verify compares a range")
 	return p.Err()

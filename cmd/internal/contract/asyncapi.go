@@ -1,6 +1,7 @@
 package contract
 
 import (
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -17,6 +18,8 @@ type Stream struct {
 	Routed []string
 	// DeadTopic is the dead-letter topic; empty leaves it out.
 	DeadTopic string
+	// AttestTopic is the topic of the attestation, empty for none.
+	AttestTopic string
 	// Key is the JSON pointer to the record key, or none. Headers is the value of
 	// BRIDGE_HEADERS.
 	Key, Headers string
@@ -147,23 +150,33 @@ func NewDocument(streams []Stream, kafka Cluster) (*Document, error) {
 }
 
 func (d *Document) describe(s *Stream) error {
-	payload := any(anything)
-	if s.Schema != "" {
-		schema, err := embedded(s.Schema, "#/components/schemas/"+s.Name)
-		if err != nil {
+	topics := append([]string{s.Topic}, s.Routed...)
+	for i, topic := range topics {
+		event := message{
+			Title: "Event of stream " + s.Name, ContentType: d.DefaultContentType,
+			Description: "The value is the event as the API sent it, byte for byte.",
+			Headers:     describeHeaders(s.headers(nil)), Payload: anything, Bindings: s.key(),
+		}
+		name := s.Name
+		if i > 0 {
+			name = fmt.Sprintf("%s.route-%d", s.Name, i)
+		}
+		if s.Schema != "" {
+			var err error
+			text, of := SchemaOf(s.Schema, topic, topics), name
+			if text == s.Schema {
+				of = s.Name // topics share it
+			}
+			if event.Payload, err = d.schema(of, text); err != nil {
+				return err
+			}
+		}
+		d.add(name, topic, event)
+	}
+	if s.AttestTopic != "" {
+		if err := d.attestation(s); err != nil {
 			return err
 		}
-		d.Components.Schemas[s.Name] = schema
-		payload = reference{"#/components/schemas/" + s.Name}
-	}
-	event := message{
-		Title: "Event of stream " + s.Name, ContentType: d.DefaultContentType,
-		Description: "The value is the event as the API sent it, byte for byte.",
-		Headers:     describeHeaders(s.headers(nil)), Payload: payload, Bindings: s.key(),
-	}
-	d.add(s.Name, s.Topic, event)
-	for i, topic := range s.Routed {
-		d.add(fmt.Sprintf("%s.route-%d", s.Name, i+1), topic, event)
 	}
 	if s.DeadTopic != "" {
 		d.add(s.Name+".dead-letter", s.DeadTopic, message{ // a stream has no dot in its name
@@ -173,6 +186,38 @@ func (d *Document) describe(s *Stream) error {
 			Headers: describeHeaders(s.headers(kafkarecord.DeadLetterHeaders())), Payload: anything, Bindings: s.key(),
 		})
 	}
+	return nil
+}
+
+// schema adds a JSON Schema with a name, and returns the reference to it.
+func (d *Document) schema(name, text string) (any, error) {
+	made, err := embedded(text, "#/components/schemas/"+name)
+	if err != nil {
+		return nil, err
+	}
+	d.Components.Schemas[name] = made
+	return reference{"#/components/schemas/" + name}, nil
+}
+
+// attestSchema is the JSON Schema of an attest.Record.
+//
+//go:embed attest.schema.json
+var attestSchema string
+
+// attestation describes the records of BRIDGE_ATTEST.
+func (d *Document) attestation(s *Stream) error {
+	payload, err := d.schema("exportbridge.attestation", attestSchema) // a stream has no dot in its name
+	if err != nil {
+		return err
+	}
+	own := Stream{Headers: "cloudevents"}
+	d.add(s.Name+".attest", s.AttestTopic, message{
+		Title: "Attestation of stream " + s.Name, ContentType: d.DefaultContentType,
+		Description: "What the API listed of a past period, and what of it the topics have. Each record has the hash of " +
+			"the value of the one before.",
+		Headers: describeHeaders(own.headers(nil)), Payload: payload,
+		Bindings: kafkaBinding{binding{Version: bindingVersion, Key: &key{[]string{"string"}, "The name of the stream."}}},
+	})
 	return nil
 }
 

@@ -46,7 +46,8 @@ const orderSchema = `{"$schema": "https://json-schema.org/draft/2020-12/schema",
 // streamsOfAllKinds are streams that differ in all that a document says.
 func streamsOfAllKinds() []Stream {
 	return []Stream{
-		{Name: "any", Topic: "export.any", Routed: []string{"export.orders", "export.shared"}, DeadTopic: "dlq.export.any", Key: "/userId", Headers: "cloudevents", Late: true},
+		{Name: "any", Topic: "export.any", Routed: []string{"export.orders", "export.shared"}, AttestTopic: "export.any.attest",
+			Schema: `{"type": "object", "$defs": {"export.orders": {"$ref": "#/$defs/a"}, "a": {"type": "object"}}}`, DeadTopic: "dlq.export.any", Key: "/userId", Headers: "cloudevents", Late: true},
 		{Name: "a_b-c", Topic: "export.shared", Key: "none", Headers: "minimal", Schema: orderSchema},
 		{Name: "bare", Topic: "export.shared", DeadTopic: "dlq.x", Key: "/a~1b", Headers: "none", Schema: "true"},
 		{Name: "newer", Topic: "export.newer", Key: "/id", Headers: "none",
@@ -169,8 +170,16 @@ func TestDocumentOfSettings(t *testing.T) {
 	if messages["a_b-c"].Bindings.Kafka.Key != nil || messages["any"].Bindings.Kafka.Key == nil {
 		t.Error("only the stream without KAFKA_KEY=none has a key")
 	}
-	if c := d.Channels["export.shared"]; len(d.Channels) != 8 || len(c.Messages) != 3 {
+	if c := d.Channels["export.shared"]; len(d.Channels) != 9 || len(c.Messages) != 3 {
 		t.Errorf("%d channels, the shared one with %d messages", len(d.Channels), len(c.Messages))
+	}
+	if got := messages["any.attest"].Payload; got != (reference{"#/components/schemas/exportbridge.attestation"}) {
+		t.Errorf("the attestation has the payload %v", got)
+	}
+	for name, schema := range map[string]string{"any": "any", "any.route-1": "any.route-1", "any.route-2": "any"} {
+		if got := messages[name].Payload; got != (reference{"#/components/schemas/" + schema}) {
+			t.Errorf("%s has the payload %v", name, got)
+		}
 	}
 	want := map[string]any{
 		"total": ref("#/components/schemas/a_b-c/$defs/money"), "next": ref("#/components/schemas/a_b-c"),
@@ -191,7 +200,7 @@ func TestDocumentOfSettings(t *testing.T) {
 	if older := d.Components.Schemas["any-dead-letter"].(map[string]any); older["schemaFormat"] != nil {
 		t.Errorf("names and values that read like newer keywords: %v", older)
 	}
-	if len(messages) != 10 || messages["any.dead-letter"].Headers == nil || messages["any-dead-letter"].Headers != nil {
+	if len(messages) != 11 || messages["any.dead-letter"].Headers == nil || messages["any-dead-letter"].Headers != nil {
 		t.Errorf("a stream and dead letters of another one share a name: %v", messages)
 	}
 }

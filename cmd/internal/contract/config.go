@@ -4,14 +4,16 @@
 package contract
 
 import (
+	"encoding/json"
 	"net/url"
+	"strings"
 
 	"exportbridge/bridge"
 )
 
 // Config has the settings of a stream's contract.
 type Config struct {
-	Schema string `env:"EVENT_SCHEMA" stream:"yes" desc:"JSON Schema of the events for asyncapi, schema check and schema register, usually from a file: EVENT_SCHEMA_FILE; run publishes events whether they fit it or not"`
+	Schema string `env:"EVENT_SCHEMA" stream:"yes" desc:"JSON Schema of the events for asyncapi, schema check and schema register, usually from a file: EVENT_SCHEMA_FILE; with KAFKA_ROUTES, $defs can have a schema of each topic, by its name; run publishes events whether they fit it or not"`
 }
 
 // Validate checks that the schema is one.
@@ -20,10 +22,40 @@ func (c *Config) Validate() error {
 		return nil
 	}
 	if _, err := Compile(c.Schema); err != nil {
-		return bridge.Problemf("EVENT_SCHEMA", "is not a JSON Schema: %v; for a file set "+
-			"EVENT_SCHEMA_FILE=events.schema.json", err)
+		hint := ""
+		if !strings.ContainsAny(c.Schema, "{\n") { // the name of a file
+			hint = "; for a file set EVENT_SCHEMA_FILE=events.schema.json"
+		}
+		return bridge.Problemf("EVENT_SCHEMA", "is not a JSON Schema: %v%s", err, hint)
 	}
 	return nil
+}
+
+// SchemaOf returns the JSON Schema of the events of one of a stream's topics: its definition in
+// $defs, or the whole schema if there is none. It keeps the definitions that are of no topic.
+func SchemaOf(text, topic string, topics []string) string {
+	var whole struct {
+		Dialect json.RawMessage            `json:"$schema"`
+		Defs    map[string]json.RawMessage `json:"$defs"`
+	}
+	var own map[string]json.RawMessage
+	if json.Unmarshal([]byte(text), &whole) != nil || json.Unmarshal(whole.Defs[topic], &own) != nil || own == nil {
+		return text
+	}
+	for _, name := range topics {
+		delete(whole.Defs, name)
+	}
+	if whole.Dialect != nil && own["$schema"] == nil {
+		own["$schema"] = whole.Dialect
+	}
+	if defs, err := json.Marshal(whole.Defs); err == nil && len(whole.Defs) > 0 && own["$defs"] == nil {
+		own["$defs"] = defs
+	}
+	made, err := json.Marshal(own)
+	if err != nil {
+		return text
+	}
+	return string(made)
 }
 
 // Registry has the settings of a schema registry.

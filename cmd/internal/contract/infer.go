@@ -150,12 +150,24 @@ type Inferred struct {
 	Required   []string             `json:"required,omitempty"`
 	Others     *Inferred            `json:"additionalProperties,omitempty"`
 	Items      *Inferred            `json:"items,omitempty"`
+	Defs       map[string]*Inferred `json:"$defs,omitempty"`
+}
+
+// dialect is that of inferred schemas.
+const dialect = "https://json-schema.org/draft/2020-12/schema"
+
+// OfTopics returns a schema with those of topics as definitions, see SchemaOf.
+func OfTopics(schemas map[string]*Inferred) *Inferred {
+	for _, s := range schemas {
+		s.Dialect = ""
+	}
+	return &Inferred{Dialect: dialect, Defs: schemas}
 }
 
 // Schema returns the schema of the events. It requires the members that each of them has.
 func (f *Inference) Schema(title, comment string) *Inferred {
 	s := f.root.schema()
-	s.Dialect, s.Title, s.Comment = "https://json-schema.org/draft/2020-12/schema", title, comment
+	s.Dialect, s.Title, s.Comment = dialect, title, comment
 	return s
 }
 

@@ -35,6 +35,14 @@ type attestRecord struct {
 	Listed, Missing, Repaired int
 	Held                      int `json:"in_topic"`
 	Digest, Previous, Hash    string
+	Dropped                   int `json:"dropped_by_route"`
+	Topics                    []attestedTopic
+}
+
+type attestedTopic struct {
+	Topic                     string
+	Listed, Missing, Repaired int
+	Held                      int `json:"in_topic"`
 }
 
 // attests returns the records of the stage's stream, none while there is no topic.
@@ -170,6 +178,47 @@ func TestE2EAttestRepair(t *testing.T) {
 	}
 	running.stop()
 	s.wantRepaired(n, hidden, func(i int) []byte { return s.truth.Event(i) })
+	if got := s.attests("--verify"); len(got.Breaks) > 0 {
+		t.Errorf("the chain is broken: %+v", got.Breaks)
+	}
+}
+
+// TestE2EAttestRoutes: a record counts the events of each topic, and those that a route drops.
+func TestE2EAttestRoutes(t *testing.T) {
+	t.Parallel()
+	const n = 1000
+	s, _, _ := attestStage(t, n)
+	s.settings["KAFKA_ROUTES"] = s.testRoutes()
+	hidden := func(i int) bool { return i%10 == 3 && i < 900 }
+	api := s.serveAltered(hiding(hidden))
+	s.finish()
+	want := make(map[string]attestedTopic)
+	for i := range n {
+		topic := routedTo(s.topic, typeOf(t, s.truth.Event(i)))
+		of := want[topic]
+		of.Topic = topic
+		of.Listed++
+		if hidden(i) {
+			of.Missing++
+		} else {
+			of.Held++
+		}
+		want[topic] = of
+	}
+	dropped := want[""].Listed
+	delete(want, "")
+	api.serve(asServed)
+	running := s.run()
+	got := s.awaitAttested(1)[0]
+	if got.Listed != n || got.Dropped != dropped || len(got.Topics) != len(want) {
+		t.Errorf("the record is %+v, want %d dropped and the topics %+v", got, dropped, want)
+	}
+	for _, of := range got.Topics {
+		if of != want[of.Topic] {
+			t.Errorf("%+v, want %+v", of, want[of.Topic])
+		}
+	}
+	running.stop()
 	if got := s.attests("--verify"); len(got.Breaks) > 0 {
 		t.Errorf("the chain is broken: %+v", got.Breaks)
 	}

@@ -3,6 +3,7 @@ package process
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"log/slog"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 )
 
 const (
-	// attestedAtOnce is how many streams of a process compare a period at a time,
+	// attestedAtOnce is how many streams of a process compare a period or read marks at a time,
 	// attestedEvents how many events each holds, at about 150 bytes an event.
 	attestedAtOnce = 4
 	attestedEvents = 100_000
@@ -54,7 +55,7 @@ func attestationOf(st *config.Stream, s *stream, turns chan struct{}, log *slog.
 	w := &attestPorts{Stream: &own, api: api, live: live, turns: turns}
 	return &attestation{api: api, Attestor: &attest.Attestor{
 		Config: st.Attest, Stream: st.Name, Topic: st.Kafka.Topic, By: st.Engine.Owner,
-		Delay: st.AttestDelay(), Confirm: 2*st.Engine.PollIntervalMax + 5*time.Second,
+		Delay: st.AttestDelay() + spreadOf(st.Name, st.Attest.Period), Confirm: 2*st.Engine.PollIntervalMax + 5*time.Second,
 		Ports: attest.Ports{
 			Owned: func() bool { return s.bridge.Status().Leader }, Live: live,
 			Compare: w.compare, Marks: w.marks, Last: w.last, Open: w.open,
@@ -65,6 +66,17 @@ func attestationOf(st *config.Stream, s *stream, turns chan struct{}, log *slog.
 			Failed: logFailures(log),
 		},
 	}}, nil
+}
+
+// attestSpread bounds spreadOf.
+const attestSpread = time.Minute
+
+// spreadOf returns how much later a stream is attested than its periods allow, so that streams
+// with the same periods do not ask the API at the same moment.
+func spreadOf(stream string, period time.Duration) time.Duration {
+	h := fnv.New64a()
+	h.Write([]byte(stream))
+	return time.Duration(h.Sum64() % uint64(min(period/20, attestSpread)))
 }
 
 // logFailures returns a reporter that logs an error once, until another one or none follows.
@@ -90,15 +102,27 @@ type attestPorts struct {
 	turns chan struct{} // has room for the comparisons of the process
 }
 
-// compare implements attest.Ports.Compare. The streams of a process take turns.
-func (w *attestPorts) compare(ctx context.Context, from, to int64, mode reconcile.Mode) (*reconcile.Report, error) {
+// turn waits for a turn among the streams of the process, and returns how to end it.
+func (w *attestPorts) turn(ctx context.Context) (end func(), err error) {
 	select {
 	case w.turns <- struct{}{}:
-		defer func() { <-w.turns }()
+		return func() { <-w.turns }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// compare implements attest.Ports.Compare.
+func (w *attestPorts) compare(ctx context.Context, from, to int64, mode reconcile.Mode) (*reconcile.Report, error) {
+	end, err := w.turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	c := &Comparison{Stream: w.Stream, API: w.api, Live: w.live, Events: w.reader(w.Kafka.Topic)}
+	if c.Events.Further, err = FurtherTopics(ctx, w.Stream); err != nil {
+		return nil, err
+	}
 	there, err := w.Kafka.Exists(ctx, w.Kafka.DeadTopic())
 	if err != nil {
 		return nil, err
@@ -108,6 +132,7 @@ func (w *attestPorts) compare(ctx context.Context, from, to int64, mode reconcil
 	}
 	return c.Run(ctx, reconcile.Config{
 		From: from, To: to, Mode: mode, Batch: attestedEvents, LateThreshold: LateByDefault, By: "attest",
+		AnyRetention: true,
 	})
 }
 
@@ -117,6 +142,11 @@ func (w *attestPorts) reader(topic string) *kafkaclient.TopicReader {
 
 // marks implements attest.Ports.Marks.
 func (w *attestPorts) marks(ctx context.Context) (map[string][]byte, error) {
+	end, err := w.turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	cfg := w.Kafka.OfAttest()
 	return kafkasink.Marks(ctx, cfg.Wired(), kafkasink.JobAttest)
 }

@@ -2,6 +2,7 @@ package process
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"exportbridge/bridge"
@@ -34,12 +35,31 @@ type Comparison struct {
 	AwaitingEnd func()
 }
 
+// FurtherTopics returns the topics of a stream's routes, and those of former routes that
+// still exist.
+func FurtherTopics(ctx context.Context, st *config.Stream) ([]string, error) {
+	all := st.Export.Routes.Topics
+	newest, err := bridge.Newest(ctx, st.Kafka.History())
+	for i := range newest.Topics {
+		if t := &newest.Topics[i]; err == nil && t.Former && !slices.Contains(all, t.Name) && t.Name != st.Kafka.Topic {
+			var there bool
+			if there, err = st.Kafka.Exists(ctx, t.Name); there {
+				all = append(slices.Clip(all), t.Name)
+			}
+		}
+	}
+	return all, err
+}
+
 // Run compares the range of cfg. It sets the fields of cfg that follow from the settings.
 func (c *Comparison) Run(ctx context.Context, cfg reconcile.Config) (*reconcile.Report, error) {
 	st := c.Stream
 	cfg.Stream, cfg.Origin, cfg.EmptyPages = st.Name, st.Engine.Origin, st.Engine.EmptyPages
 	cfg.FetchTimeout, cfg.Unmarked = st.Engine.FetchTimeout, st.Kafka.Headers == "none"
 	cfg.Redacted = st.Kafka.Redacted
+	if routed := st.Export.Routes.Topics; len(routed) > 0 {
+		cfg.Topics = append([]string{st.Kafka.Topic}, routed...)
+	}
 	kafka := st.Kafka
 	kafka.Report = c.Waiting
 	open := kafkasink.Rehearse

@@ -46,7 +46,7 @@ func (st *stream) Status() bridge.Status {
 		s.Warnings = append(slices.Clip(s.Warnings), *w)
 	}
 	if st.attest != nil && s.Leader {
-		s.Attested = st.attest.Status()
+		s.Attested = st.attest.Status(s.Position)
 		s.Warnings = append(slices.Clip(s.Warnings), s.Attested.Warnings(st.name)...)
 	}
 	return s

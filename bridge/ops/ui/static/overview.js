@@ -195,7 +195,18 @@ export function renderFigures() {
   figure('ahead', l ? bytes(l.prefetched_bytes) : '–', l ? plural(l.prefetched_pages, 'page') : '');
   const committed = instant(r.head?.at);
   figure('commit', committed ? ageSince(committed) : '–', committed ? `ago, entry ${place(r.head)}` : '', down().length > 0 ? 'not known' : 'no commits');
+  renderAttested(l?.attested);
   setText($('guarantee'), r.guarantee ?? '');
+}
+
+// renderAttested shows the last attested period of a stream with BRIDGE_ATTEST.
+function renderAttested(a) {
+  $('figure-attested').hidden = !a;
+  if (!a) return;
+  const to = instant(a.to);
+  const pending = a.pending > 0 ? [`${plural(a.pending, 'period')} pending`] : [];
+  figure('attested', a.seq > 0 && to ? clock(to, now()) : '–', [`${count(a.missing)} missing`, `${count(a.repaired)} repaired`, ...pending].join(', '), 'no record');
+  $('figure-attested').classList.toggle('is-bad', a.missing > 0 || Boolean(a.error));
 }
 
 function remaining(r) {

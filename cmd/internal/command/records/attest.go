@@ -36,7 +36,8 @@ missing. --json shows all fields, with a digest over the ids of the events.
 --verify checks that each record has the hash of the record before, that no
 record and no period between the first and the last record is missing, and that
 the records cover the range from --from to --to. It always reads the whole
-topic. The exit code is 1 if one of these checks fails, 3 if all succeed but
+topic. If the topic has deleted the first records, by retention or compaction,
+the chain begins later: a line says so. The exit code is 1 if one of these checks fails, 3 if all succeed but
 events of the range are missing, and 6 if a period may have more events than the
 API listed.`,
 		Example: `  exportbridge attest --from -7d
@@ -60,6 +61,8 @@ type attestReport struct {
 	Stream  string        `json:"stream"`
 	Topic   string        `json:"topic"`
 	Records []attest.Link `json:"records"`
+	// Begins says why the chain begins later than with record 1.
+	Begins string `json:"begins,omitempty"`
 	// Breaks are nil without --verify.
 	Breaks []attest.Break `json:"breaks,omitempty"`
 }
@@ -115,17 +118,36 @@ func runAttest(ctx context.Context, a *cli.App, o *attestOptions) error {
 	if err != nil {
 		return cli.Explain(err)
 	}
-	report := attestReport{Stream: st.Name, Topic: kafka.Topic, Records: chain.Between(from, to)}
+	if err := keepsRecords(ctx, &kafka.Config.Config, kafka.Topic, chain); err != nil {
+		return cli.Explain(err)
+	}
+	report := attestReport{Begins: chain.Begins(), Stream: st.Name, Topic: kafka.Topic, Records: chain.Between(from, to)}
 	if o.verify {
 		report.Breaks = append(chain.Check(marks[st.Kafka.Topic]), chain.Uncovered(from, to)...)
 	}
 	if err := o.print(a, &report); err != nil {
 		return err
 	}
+	if report.Begins != "" {
+		fmt.Fprintf(a.Stderr, "%s; keep them: kafka-configs --alter --topic %s --add-config "+
+			"cleanup.policy=delete,retention.ms=-1,retention.bytes=-1\n", report.Begins, kafka.Topic)
+	}
 	if !o.verify {
 		return nil
 	}
 	return report.verdict()
+}
+
+// keepsRecords sets whether the settings of the topic delete records: compaction keeps only the
+// last record of a stream, and does not change where the topic begins.
+func keepsRecords(ctx context.Context, kafka *kafkaclient.Config, topic string, chain *attest.Chain) error {
+	compacts, err := kafkaclient.With(ctx, kafka, topic,
+		func(ctx context.Context, client *kafkaclient.Client) (bool, error) {
+			found, err := client.Describe(ctx, topic)
+			return err == nil && found[0].Settings.Compacted, err
+		})
+	chain.Deletes = chain.Deletes || compacts
+	return err
 }
 
 func (o *attestOptions) print(a *cli.App, r *attestReport) error {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -255,26 +254,10 @@ func eventReader(ctx context.Context, st *config.Stream) (*kafkaclient.TopicRead
 		hint := cli.MissingTopic(cli.WithSimilar(ctx, &st.Kafka.Config.Config, "KAFKA_TOPIC", st.Kafka.Topic))
 		return nil, cli.Errorf(cli.ExitFailed, hint, "topic %s does not exist", st.Kafka.Topic)
 	}
-	further, err := furtherTopics(ctx, st)
+	further, err := process.FurtherTopics(ctx, st)
 	return &kafkaclient.TopicReader{
 		Open: st.Kafka.Open, Name: st.Kafka.Topic, Further: further, Patience: usualPatience,
 	}, cli.Explain(err)
-}
-
-// furtherTopics returns the topics of the stream's routes, and those of former routes that
-// still exist.
-func furtherTopics(ctx context.Context, st *config.Stream) ([]string, error) {
-	all := st.Export.Routes.Topics
-	newest, err := bridge.Newest(ctx, st.Kafka.History())
-	for i := range newest.Topics {
-		if t := &newest.Topics[i]; err == nil && t.Former && !slices.Contains(all, t.Name) && t.Name != st.Kafka.Topic {
-			var there bool
-			if there, err = st.Kafka.Exists(ctx, t.Name); there {
-				all = append(slices.Clip(all), t.Name)
-			}
-		}
-	}
-	return all, err
 }
 
 // verdict is the error of a report with missing events.
@@ -318,6 +301,11 @@ func (o *verifyOptions) print(a *cli.App, r *reconcile.Report) error {
 		{"extra", extraText(r)},
 		{"copies", number(r.Again) + " duplicate records"},
 		{"late", latenessText(r, o.late)},
+	}
+	for i := range r.Topics {
+		t := &r.Topics[i]
+		rows = append(rows, [2]string{"", fmt.Sprintf("%s of %s in %s, %s missing", number(t.Held), number(t.Listed), t.Topic,
+			number(t.Missing))})
 	}
 	if r.Dropped > 0 {
 		rows = append(rows, [2]string{"dropped", number(r.Dropped) + " by a route"})

@@ -37,7 +37,7 @@ generators. The command contacts no server.`,
 			st := &s.Streams[i]
 			streams[i] = contract.Stream{
 				Name: st.Name, Topic: st.Kafka.Topic, Routed: st.Export.Routes.Topics, Key: st.Kafka.Key, Headers: st.Kafka.Headers,
-				Late: st.Windows.Windows(), Schema: st.Contract.Schema,
+				Late: st.Windows.Windows(), Schema: st.Contract.Schema, AttestTopic: st.Kafka.Topics().Attest,
 			}
 			if dead {
 				streams[i].DeadTopic = st.Kafka.Topics().DeadLetters

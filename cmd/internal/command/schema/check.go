@@ -85,8 +85,12 @@ func (o *checkOptions) run(ctx context.Context, a *cli.App) error {
 		return err
 	}
 	if report.Differing > 0 {
+		differ := "differ"
+		if report.Differing == 1 {
+			differ = "differs"
+		}
 		return cli.Errorf(cli.ExitCheck, "correct the schema, or tell the owners of the export",
-			"%d of %s differ from the schema", report.Differing, cli.Counted(report.Records, "record"))
+			"%d of %s %s from the schema", report.Differing, cli.Counted(report.Records, "record"), differ)
 	}
 	return nil
 }

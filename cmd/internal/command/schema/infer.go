@@ -3,6 +3,7 @@ package schema
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -19,7 +20,10 @@ func newInferCommand(a *cli.App) *cobra.Command {
 		Long: `Infer a JSON Schema (2020-12) from the newest records of the topic. It has the
 names and types of the members, and no values. A member that all records of the
 sample have is required: read more records, and edit the file. An object with
-more than 200 names is taken for a map, whose names are values.`,
+more than 200 names is taken for a map, whose names are values.
+
+With KAFKA_ROUTES and without --topic, the schema of each topic is in $defs, by
+the topic's name. The other commands use it for the topic.`,
 		Example: `  exportbridge schema infer -o order.schema.json
   exportbridge schema infer -n 100000 -o order.schema.json --force
   EVENT_SCHEMA_FILE=order.schema.json exportbridge schema check`,
@@ -31,26 +35,62 @@ more than 200 names is taken for a map, whose names are values.`,
 	return cmd
 }
 
+// shownUnreadable is how many unreadable records of a topic infer names.
+const shownUnreadable = 10
+
 func runInfer(ctx context.Context, a *cli.App, s *sample, output *cli.Output) error {
-	if err := s.open(ctx, a); err != nil {
+	topics, err := s.load(a)
+	if err != nil {
 		return err
 	}
+	found := make(map[string]*contract.Inferred)
+	for _, name := range topics {
+		var comment string
+		if found[name], comment, err = inferTopic(ctx, a, s, name); err != nil {
+			return err
+		}
+		if found[name] == nil {
+			delete(found, name)
+			continue
+		}
+		if len(topics) > 1 {
+			comment = "topic " + name + ": " + comment
+		}
+		fmt.Fprintln(a.Stderr, comment)
+	}
+	switch {
+	case len(found) == 0:
+		return cli.Errorf(cli.ExitFailed, "exportbridge status", "topic %s has no events", strings.Join(topics, ", "))
+	case len(topics) == 1:
+		return printJSON(a, output, found[topics[0]])
+	}
+	return printJSON(a, output, contract.OfTopics(found))
+}
+
+// inferTopic returns the schema of the records of a topic, nil if there are none.
+func inferTopic(ctx context.Context, a *cli.App, s *sample, name string) (*contract.Inferred, string, error) {
+	if err := s.openTopic(ctx, a, name); err != nil {
+		return nil, "", err
+	}
 	var events contract.Inference
+	unreadable := 0
 	if err := s.read(ctx, func(r *kgo.Record) {
-		if err := events.Add(r.Value); err != nil {
+		err := events.Add(r.Value)
+		if err == nil {
+			return
+		}
+		if unreadable++; unreadable <= shownUnreadable {
 			fmt.Fprintf(a.Stderr, "record %d@%d left out: %v\n", r.Partition, r.Offset, err)
 		}
 	}); err != nil {
-		return err
+		return nil, "", err
+	}
+	if more := unreadable - shownUnreadable; more > 0 {
+		fmt.Fprintf(a.Stderr, "%s more left out\n", cli.Counted(more, "record"))
 	}
 	if events.Events == 0 {
-		return cli.Errorf(cli.ExitFailed, "exportbridge status", "topic %s has no events", s.topic.Name)
+		return nil, "", nil
 	}
-	title := "Event of topic " + s.topic.Name
 	comment := "inferred from " + cli.Counted(events.Events, "record")
-	if err := printJSON(a, output, events.Schema(title, comment)); err != nil {
-		return err
-	}
-	fmt.Fprintln(a.Stderr, comment)
-	return nil
+	return events.Schema("Event of topic "+name, comment), comment, nil
 }

@@ -31,7 +31,7 @@ type registration struct {
 }
 
 func newRegisterCommand(a *cli.App) *cobra.Command {
-	var stream string
+	var stream, topic string
 	var execute bool
 	cmd := &cobra.Command{
 		Use:   "register",
@@ -49,6 +49,7 @@ the schema.`,
 	}
 	a.TakeSettings(cmd)
 	cli.TakeStream(cmd, &stream)
+	takeTopic(cmd, &topic)
 	asJSON := cli.TakeJSON(cmd)
 	cli.TakeExecute(cmd, &execute)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -56,7 +57,11 @@ the schema.`,
 		if err != nil {
 			return err
 		}
-		if err := oneTopic(st); err != nil {
+		topics, err := topicsOf(st, topic)
+		if err == nil {
+			err = choose(st, topics)
+		}
+		if err != nil {
 			return err
 		}
 		if err := requireSchema(st); err != nil {

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -14,6 +16,7 @@ import (
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/command/records"
 	"exportbridge/cmd/internal/config"
+	"exportbridge/cmd/internal/contract"
 )
 
 // Commands returns the commands of the package.
@@ -47,11 +50,12 @@ func printJSON(a *cli.App, to *cli.Output, document any) error {
 // sampled is the number of records that the commands read.
 const sampled = 1000
 
-// sample is the topic of a stream, of which a command reads the newest records.
+// sample is a topic of a stream, of which a command reads the newest records.
 type sample struct {
-	stream string
-	num    int
+	stream, name string // of the flags
+	num          int
 
+	all      *config.Settings
 	settings *config.Stream
 	topic    *kafkaclient.TopicReader
 	ends     map[int32]kafkaclient.Span // of the topic when the records were read
@@ -62,34 +66,69 @@ type sample struct {
 func (s *sample) take(a *cli.App, cmd *cobra.Command) {
 	a.TakeSettings(cmd)
 	cli.TakeStream(cmd, &s.stream)
+	takeTopic(cmd, &s.name)
 	cmd.Flags().IntVarP(&s.num, "num", "n", sampled, "read the newest `N` records")
 }
 
-// open loads the settings.
-func (s *sample) open(ctx context.Context, a *cli.App) error {
+func takeTopic(cmd *cobra.Command, name *string) {
+	cmd.Flags().StringVar(name, "topic", "", "`TOPIC` of the stream, with KAFKA_ROUTES (default KAFKA_TOPIC)")
+}
+
+// load loads the settings. It returns the topic of --topic, or all topics of the stream.
+func (s *sample) load(a *cli.App) (topics []string, err error) {
 	if s.num < 1 {
-		return cli.WrongUsage(fmt.Sprintf("-n %d", sampled), "-n %d is below 1", s.num)
+		return nil, cli.WrongUsage(fmt.Sprintf("-n %d", sampled), "-n %d is below 1", s.num)
 	}
-	all, st, err := a.StreamSettings(0, s.stream)
+	if s.all, s.settings, err = a.StreamSettings(0, s.stream); err != nil {
+		return nil, err
+	}
+	return topicsOf(s.settings, s.name)
+}
+
+// topicsOf returns the topic with a name, or all topics of a stream if the name is empty.
+func topicsOf(st *config.Stream, name string) ([]string, error) {
+	topics := st.Kafka.Topics()
+	all := topics.OfEvents()
+	switch {
+	case name == "":
+		return all, nil
+	case slices.Contains(all, name):
+		return []string{name}, nil
+	}
+	return nil, cli.WrongUsage("--topic "+all[0], "topic %s is not one of stream %s: %s", name, st.Name,
+		strings.Join(all, ", "))
+}
+
+// choose makes the only one of some topics that of the stream, and its schema that of the topic.
+func choose(st *config.Stream, topics []string) error {
+	if len(topics) > 1 {
+		return cli.WrongUsage("add --topic "+topics[1], "stream %s publishes to several topics (KAFKA_ROUTES): %s", st.Name,
+			strings.Join(topics, ", "))
+	}
+	all := st.Kafka.Topics()
+	st.Contract.Schema = contract.SchemaOf(st.Contract.Schema, topics[0], all.OfEvents())
+	st.Kafka.Topic = topics[0]
+	return nil
+}
+
+// open loads the settings, and opens the topic.
+func (s *sample) open(ctx context.Context, a *cli.App) error {
+	topics, err := s.load(a)
+	if err == nil {
+		err = choose(s.settings, topics)
+	}
 	if err != nil {
 		return err
 	}
-	if err := oneTopic(st); err != nil {
-		return err
-	}
-	s.settings = st
-	s.skipped = func() { records.SaySkipped(a, s.topic) }
-	s.topic, err = records.OpenTopic(ctx, a, all, &st.Kafka, "KAFKA_TOPIC")
-	return err
+	return s.openTopic(ctx, a, topics[0])
 }
 
-// oneTopic rejects a stream with several topics, of which a command would leave out all but one.
-func oneTopic(st *config.Stream) error {
-	if routes := st.Kafka.Routes(); len(routes.Topics) > 0 {
-		return cli.WrongUsage("add --set KAFKA_ROUTES= --set KAFKA_TOPIC=NAME",
-			"stream %s publishes to several topics (KAFKA_ROUTES), choose one", st.Name)
-	}
-	return nil
+func (s *sample) openTopic(ctx context.Context, a *cli.App, name string) (err error) {
+	kafka := s.settings.Kafka
+	kafka.Topic = name
+	s.skipped = func() { records.SaySkipped(a, s.topic) }
+	s.topic, err = records.OpenTopic(ctx, a, s.all, &kafka, "KAFKA_TOPIC")
+	return err
 }
 
 // read calls visit with the newest records. It first finds where they are, so that it holds

@@ -1,0 +1,85 @@
+package contract
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"exportbridge/bridge/attest"
+	"exportbridge/bridge/reconcile"
+)
+
+// TestSchemaOf: a topic has its definition, with those that are of no topic, or the whole schema.
+func TestSchemaOf(t *testing.T) {
+	t.Parallel()
+	const whole = `{"$schema":"s","type":"object","$defs":{"orders":{"$ref":"#/$defs/a"},"events":{"x":1},"a":{}}}`
+	for _, tc := range []struct{ text, topic, want string }{
+		{whole, "orders", `{"$defs":{"a":{}},"$ref":"#/$defs/a","$schema":"s"}`},
+		{whole, "other", whole},
+		{`{"$defs":{"orders":{"$defs":{"b":{}}},"a":{}}}`, "orders", `{"$defs":{"b":{}}}`},
+		{`{"$defs":{"orders":true}}`, "orders", `{"$defs":{"orders":true}}`},
+		{`{"$defs":{"orders":null}}`, "orders", `{"$defs":{"orders":null}}`},
+		{"true", "orders", "true"}, {"", "orders", ""},
+	} {
+		if got := SchemaOf(tc.text, tc.topic, []string{"events", "orders", "other"}); got != tc.want {
+			t.Errorf("%s of %s is %s, want %s", tc.topic, tc.text, got, tc.want)
+		}
+	}
+}
+
+// TestOfTopics: each topic gets back the schema that was inferred from its events.
+func TestOfTopics(t *testing.T) {
+	t.Parallel()
+	found := make(map[string]*Inferred)
+	for topic, event := range map[string]string{"orders": `{"total": 1}`, "events": `{"at": "x"}`} {
+		var of Inference
+		if err := of.Add([]byte(event)); err != nil {
+			t.Fatal(err)
+		}
+		found[topic] = of.Schema(topic, "")
+	}
+	text, err := json.Marshal(OfTopics(found))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for topic, want := range map[string]string{"orders": "[]", "events": "[{/at is missing} {/total is not in the schema}]"} {
+		schema, err := Compile(SchemaOf(string(text), topic, []string{"events", "orders"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(schema.Compare([]byte(`{"total": 2}`))); got != want {
+			t.Errorf("an order in %s differs by %s, want %s", topic, got, want)
+		}
+	}
+}
+
+// TestAttestSchema: the schema describes each member of a record.
+func TestAttestSchema(t *testing.T) {
+	t.Parallel()
+	schema, err := Compile(attestSchema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now().UTC()
+	full := attest.Record{
+		Format: 1, Stream: "events", Seq: 2, From: now, To: now, Topic: "a, b", Dropped: 1, EndedEmpty: true, Unrepaired: "x",
+		At: now, By: "c", Previous: attest.Hash(nil),
+		Topics: []reconcile.TopicCount{{Topic: "a", Listed: 2, Held: 1, Elsewhere: 1, Repaired: 1}},
+	}
+	least := attest.Record{Format: 1, Stream: "events", Seq: 1}
+	for _, r := range []attest.Record{full, least} {
+		text, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := schema.Compare(text); len(got) > 0 {
+			t.Errorf("%s differs: %v", text, got)
+		}
+	}
+	full.Seq = 0
+	text, _ := json.Marshal(full)
+	if len(schema.Compare(text)) == 0 {
+		t.Error("record 0 fits")
+	}
+}
