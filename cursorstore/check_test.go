@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/cursorstore"
 )
 
@@ -168,10 +169,7 @@ func TestLogTo(t *testing.T) {
 	defer cursorstore.LogTo(nil)
 	cfg := valid()
 	cfg.URL, cfg.MasterName = cursorstore.URL("redis://127.0.0.1:"+freePort(t)), "m"
-	client, err := cursorstore.Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(cursorstore.Open(cfg))(t)
 	if _, err := client.Stream(stream).Load(t.Context()); err == nil {
 		t.Error("loaded from nobody")
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/cursorstore"
 )
 
@@ -22,9 +23,7 @@ func TestConfigDefaults(t *testing.T) {
 	if diff := cmp.Diff(want, cfg); diff != "" {
 		t.Errorf("defaults differ (-want +got):\n%s", diff)
 	}
-	if err := cfg.Validate(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, cfg.Validate())
 }
 
 func valid() cursorstore.Config {

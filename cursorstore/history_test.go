@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/cursorstore"
 )
 
@@ -85,10 +86,7 @@ func (w *writer) reset(after int64, target bridge.Target) bridge.Version {
 
 func (w *writer) entry(p bridge.Version) bridge.Entry {
 	w.t.Helper()
-	e, err := w.store.Entry(w.t.Context(), p)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	e := must.Get(w.store.Entry(w.t.Context(), p))(w.t)
 	return e
 }
 
@@ -433,7 +431,7 @@ func TestForgedHistory(t *testing.T) {
 			sp := s.space(t)
 			store := sp.open(stream)
 			mustAdvance(t, store, bridge.Checkpoint{}, at(0, 5))
-			must(t, sp.raw.ZAdd(t.Context(), sp.key("history:index"), member).Err())
+			must.Do(t, sp.raw.ZAdd(t.Context(), sp.key("history:index"), member).Err())
 			_, err := store.History(t.Context(), bridge.HistoryQuery{})
 			_, _, err2 := store.Back(t.Context(), 5, 1)
 			for _, err := range []error{err, err2} {

@@ -15,6 +15,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/bridgetest/conformance"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/cursorstore"
 )
 
@@ -69,7 +70,7 @@ func reset(id string) bridge.Command {
 
 func mustRequest(t *testing.T, s *cursorstore.Store, c bridge.Command, ttl time.Duration) {
 	t.Helper()
-	must(t, s.Request(t.Context(), c, ttl))
+	must.Do(t, s.Request(t.Context(), c, ttl))
 }
 
 func TestSecondRequestIsRefused(t *testing.T) {
@@ -81,9 +82,7 @@ func TestSecondRequestIsRefused(t *testing.T) {
 		mustRequest(t, ann, reset("r1"), time.Minute) // a repetition
 		for _, owner := range []string{"", "pod-1"} {
 			if owner != "" {
-				if _, err := sp.open(stream).Claim(t.Context(), reset("r1"), claimBy(owner)); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(sp.open(stream).Claim(t.Context(), reset("r1"), claimBy(owner)))(t)
 			}
 			err := bob.Request(t.Context(), reset("r2"), time.Minute)
 			pending, ok := errors.AsType[*bridge.PendingError](err)
@@ -144,7 +143,7 @@ func TestWithdrawRacesClaim(t *testing.T) {
 			group.Go(func() { claimed, claimErr = store.Claim(t.Context(), c, claimBy("pod-1")) })
 			o, err := store.Withdraw(t.Context(), c.ID)
 			group.Wait()
-			must(t, errors.Join(err, claimErr))
+			must.Do(t, errors.Join(err, claimErr))
 			if (claimed.By != "") == (o.State == bridge.CommandWithdrawn) {
 				t.Fatalf("round %d: claimed %+v and %+v", round, claimed, o)
 			}
@@ -161,9 +160,7 @@ func TestWithdrawAfterAnswer(t *testing.T) {
 		c := reset("r1")
 		mustRequest(t, store, c, time.Minute)
 		want := bridge.Answer{Applied: true, By: "pod-1", Version: bridge.Version{Epoch: 4}, At: 5}
-		if _, err := store.Answer(t.Context(), c, bridge.Claim{}, want); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(store.Answer(t.Context(), c, bridge.Claim{}, want))(t)
 		o, err := store.Withdraw(t.Context(), c.ID)
 		if diff := cmp.Diff(bridge.CommandOutcome{State: bridge.CommandAnswered, Answer: want}, o); err != nil || diff != "" {
 			t.Errorf("withdraw: %v, outcome differs (-want +got):\n%s", err, diff)
@@ -247,9 +244,7 @@ func TestWait(t *testing.T) {
 			t.Errorf("wait without an answer returned %v, want the context's error", err)
 		}
 		mustRequest(t, operator, reset("r3"), time.Minute)
-		if _, err := operator.Withdraw(t.Context(), "r3"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(operator.Withdraw(t.Context(), "r3"))(t)
 		if _, err := operator.Wait(ctx, "r3"); err == nil || ctx.Err() != nil {
 			t.Errorf("wait for a withdrawn request returned %v", err)
 		}
@@ -365,9 +360,7 @@ func TestNextIsPaced(t *testing.T) {
 	mustRequest(t, store, reset("r1"), time.Minute)
 	began := time.Now()
 	for range 3 {
-		if _, err := store.Next(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(store.Next(t.Context()))(t)
 	}
 	if took := time.Since(began); took < 500*time.Millisecond {
 		t.Errorf("three calls took %s, want at least two intervals", took)
@@ -398,7 +391,7 @@ func TestInvalidRequests(t *testing.T) {
 					if strings.HasSuffix(finds, "overdue") {
 						fields = append(fields, "deadline", "1", "claimed", "gone", "session", "gone")
 					}
-					must(t, sp.raw.HSet(t.Context(), sp.key("request"), fields...).Err())
+					must.Do(t, sp.raw.HSet(t.Context(), sp.key("request"), fields...).Err())
 					if finds == "the owner" {
 						if c, err := store.Next(t.Context()); !errors.Is(err, bridge.ErrInvalidCommand) || len(err.Error()) > 500 {
 							t.Errorf("next returned %.100v, %.600v", c, err)
@@ -424,10 +417,8 @@ func TestInvalidRequestInHand(t *testing.T) {
 	sp := embedded(t).space(t)
 	store := sp.open(stream)
 	mustRequest(t, store, reset("r1"), time.Minute)
-	if _, err := store.Claim(t.Context(), reset("r1"), claimBy("pod-1")); err != nil {
-		t.Fatal(err)
-	}
-	must(t, sp.raw.HSet(t.Context(), sp.key("request"), "data", "{").Err())
+	must.Get(store.Claim(t.Context(), reset("r1"), claimBy("pod-1")))(t)
+	must.Do(t, sp.raw.HSet(t.Context(), sp.key("request"), "data", "{").Err())
 	if _, err := store.Next(t.Context()); !errors.Is(err, bridge.ErrInvalidCommand) {
 		t.Errorf("next returned %v", err)
 	}
@@ -455,9 +446,6 @@ func TestInvalidRequestIsNotMade(t *testing.T) {
 
 func mustJSON(t *testing.T, c bridge.Command) string {
 	t.Helper()
-	data, err := json.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(json.Marshal(c))(t)
 	return string(data)
 }

@@ -10,16 +10,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/cursorstore"
 )
 
 // permitted returns the commands of the ACL user that the documents advise.
 func permitted(t *testing.T) []string {
 	t.Helper()
-	text, err := os.ReadFile("../cmd/exportbridge/docs/permissions.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../cmd/exportbridge/docs/permissions.md"))(t)
 	commands := regexp.MustCompile(`\+[a-z@|]+`).FindAllString(string(text), -1)
 	if want := cursorstore.Permissions + " +cluster|slots +command"; strings.Join(commands, " ") != want {
 		t.Fatalf("the documents permit %q, want %s", commands, want)
@@ -57,11 +55,11 @@ func usePermitted(t *testing.T, allowed []string, cluster bool, used map[string]
 	raw := redis.NewClient(&redis.Options{Addr: startRedis(t, args...)})
 	defer closes(t, raw)
 	if cluster {
-		must(t, raw.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
+		must.Do(t, raw.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
 		eventually(t, func() error { return raw.Set(t.Context(), "ready", "yes", 0).Err() })
 	}
 	rules := append([]string{"on", ">secret", "resetkeys", "~p:*", "resetchannels", "-@all"}, allowed...)
-	must(t, errors.Join(raw.ACLSetUser(t.Context(), "exportbridge", rules...).Err(),
+	must.Do(t, errors.Join(raw.ACLSetUser(t.Context(), "exportbridge", rules...).Err(),
 		raw.ConfigResetStat(t.Context()).Err()))
 	cfg := valid()
 	cfg.Timeout, cfg.Username, cfg.Password, cfg.URL = 5*time.Second, "exportbridge", "secret", cursorstore.URL(url)
@@ -75,17 +73,11 @@ func usePermitted(t *testing.T, allowed []string, cluster bool, used map[string]
 			t.Errorf("check says %+v", f)
 		}
 	}
-	denied, err := raw.ACLLog(t.Context(), 100).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	denied := must.Get(raw.ACLLog(t.Context(), 100).Result())(t)
 	for _, d := range denied {
 		t.Errorf("%s %s is denied", d.Reason, d.Object)
 	}
-	stats, err := raw.Info(t.Context(), "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	stats := must.Get(raw.Info(t.Context(), "commandstats").Result())(t)
 	for _, m := range regexp.MustCompile(`cmdstat_([a-z|]+):`).FindAllStringSubmatch(stats, -1) {
 		used["+"+m[1]] = true
 	}
@@ -98,7 +90,7 @@ func TestDenied(t *testing.T) {
 	raw := redis.NewClient(&redis.Options{Addr: startRedis(t)})
 	defer closes(t, raw)
 	rules := append([]string{"on", ">secret", "resetkeys", "~p:*", "resetchannels", "-@all"}, permitted(t)...)
-	must(t, raw.ACLSetUser(t.Context(), "exportbridge", rules...).Err())
+	must.Do(t, raw.ACLSetUser(t.Context(), "exportbridge", rules...).Err())
 	for _, line := range []string{
 		"FLUSHALL", "FLUSHDB", "SHUTDOWN", "KEYS *", "CONFIG SET save x", "CONFIG GET requirepass", "CLIENT KILL ID 1",
 		"CLIENT PAUSE 1", "CLIENT LIST", "SCRIPT FLUSH", "SCRIPT KILL",

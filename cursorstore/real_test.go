@@ -22,6 +22,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/cursorstore"
 )
@@ -97,7 +98,7 @@ func TestCluster(t *testing.T) {
 		"--cluster-port", freePort(t))
 	raw := redis.NewClient(&redis.Options{Addr: socket})
 	defer closes(t, raw)
-	must(t, raw.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
+	must.Do(t, raw.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
 	eventually(t, func() error { return raw.Set(t.Context(), "ready", "yes", 0).Err() })
 	cfg := valid()
 	cfg.Timeout, cfg.URL = 5*time.Second, cursorstore.URL("redis://127.0.0.1:"+port+",127.0.0.1:"+port)
@@ -163,7 +164,7 @@ func TestSentinel(t *testing.T) {
 	startRedis(t, "--port", port, "--bind", "127.0.0.1")
 	file := filepath.Join(t.TempDir(), "sentinel.conf")
 	conf := fmt.Sprintf("sentinel monitor mymaster 127.0.0.1 %s 1\nbind 127.0.0.1\nport %s\n", port, sentinel)
-	must(t, os.WriteFile(file, []byte(conf), 0o600))
+	must.Do(t, os.WriteFile(file, []byte(conf), 0o600))
 	startSentinel(t, file, sentinel)
 	cfg := valid()
 	cfg.Timeout, cfg.URL, cfg.MasterName = 5*time.Second, cursorstore.URL("redis://127.0.0.1:"+sentinel+"/1"), "mymaster"
@@ -248,10 +249,7 @@ func TestTLSAndPassword(t *testing.T) {
 // PEM, its file and its key's file.
 func certificate(t *testing.T) (ca, cert, key string) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	private := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "localhost"}, DNSNames: []string{"localhost"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -259,11 +257,11 @@ func certificate(t *testing.T) (ca, cert, key string) {
 	}
 	raw, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	rawKey, err2 := x509.MarshalPKCS8PrivateKey(private)
-	must(t, errors.Join(err, err2))
+	must.Do(t, errors.Join(err, err2))
 	dir := t.TempDir()
 	write := func(name, kind string, raw []byte) (string, []byte) {
 		file, text := filepath.Join(dir, name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: raw})
-		must(t, os.WriteFile(file, text, 0o600))
+		must.Do(t, os.WriteFile(file, text, 0o600))
 		return file, text
 	}
 	cert, text := write("cert", "CERTIFICATE", raw)
@@ -295,13 +293,13 @@ func TestFailOver(t *testing.T) {
 	w.page(0)
 	w.page(1000)
 	kept := w.now
-	must(t, replica.Do(ctx, "replicaof", "127.0.0.1", port).Err())
+	must.Do(t, replica.Do(ctx, "replicaof", "127.0.0.1", port).Err())
 	eventually(t, func() error { return reaches(ctx, promoted.Stream(stream), kept.Version) })
 	err := promoted.Stream(stream).Advance(ctx, kept, at(0, 9))
 	wantFault(t, err, bridge.Transient, "replica")
 	wantFinding(t, promoted.Check(ctx), cursorstore.Fail, "replica", "REDIS_MASTER_NAME")
 
-	must(t, replica.Do(ctx, "replicaof", "no", "one").Err())
+	must.Do(t, replica.Do(ctx, "replicaof", "no", "one").Err())
 	for range 5 {
 		w.page(1000) // acknowledged by the old primary
 	}
@@ -319,11 +317,9 @@ func TestFailOver(t *testing.T) {
 	// Having looked, it writes again what it knows to be so.
 	mustAdvance(t, w.store, kept, next)
 	wantStored(t, w.store, next)
-	if _, err := w.store.History(ctx, bridge.HistoryQuery{}); err != nil {
-		t.Error(err)
-	}
+	must.Get(w.store.History(ctx, bridge.HistoryQuery{}))(t)
 	// The old primary becomes a replica and forgets what it alone knew.
-	must(t, old.Do(ctx, "replicaof", "127.0.0.1", replicaPort).Err())
+	must.Do(t, old.Do(ctx, "replicaof", "127.0.0.1", replicaPort).Err())
 	eventually(t, func() error { return reaches(ctx, primary.Stream(stream), next.Version) })
 	eventually(t, func() error { // a server does not stop while it writes its first log
 		info, err := old.Info(ctx, "persistence").Result()

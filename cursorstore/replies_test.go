@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // TestLargeReplies: a value that somebody else wrote, far larger than any of ours, is not
@@ -32,7 +33,7 @@ func TestLargeReplies(t *testing.T) {
 			func() error { _, err := store.Entry(ctx, bridge.Version{}); return err },
 		},
 	} {
-		must(t, c.put())
+		must.Do(t, c.put())
 		if err := c.read(); !errors.Is(err, bridge.ErrForeign) || !strings.Contains(err.Error(), "larger than any") {
 			t.Errorf("%s: %.300v", name, err)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/cursorstore"
 )
 
@@ -23,11 +24,9 @@ func TestFilesAreReadAgain(t *testing.T) {
 	t.Parallel()
 	var server atomic.Pointer[tls.Config]
 	m := miniredis.NewMiniRedis()
-	if err := m.StartTLS(&tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+	must.Do(t, m.StartTLS(&tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		return server.Load(), nil
-	}}); err != nil {
-		t.Fatal(err)
-	}
+	}}))
 	t.Cleanup(m.Close)
 	dir := t.TempDir()
 	cfg := valid()
@@ -36,18 +35,13 @@ func TestFilesAreReadAgain(t *testing.T) {
 	cfg.PasswordFile = filepath.Join(dir, "password")
 	write := func(path, text string) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	// rotate gives server and client a certificate that both trust, and a password.
 	rotate := func(password string, files bool) {
 		t.Helper()
 		ca, certFile, keyFile := certificate(t)
-		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pair := must.Get(tls.LoadX509KeyPair(certFile, keyFile))(t)
 		clients := x509.NewCertPool()
 		clients.AppendCertsFromPEM([]byte(ca))
 		server.Store(&tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients})
@@ -55,10 +49,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 		if !files {
 			return
 		}
-		key, err := os.ReadFile(keyFile)
-		if err != nil {
-			t.Fatal(err)
-		}
+		key := must.Get(os.ReadFile(keyFile))(t)
 		write(cfg.TLSCAFile, ca)
 		write(cfg.TLSCertFile, ca)
 		write(cfg.TLSKeyFile, string(key))
@@ -75,9 +66,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 		return err
 	}
 	rotate("first", true)
-	if err := load(cfg); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, load(cfg))
 	without := cfg
 	without.TLSCert, without.TLSKey = "", ""
 	wantFault(t, load(without), bridge.Permanent, "REDIS_TLS_CERT")
@@ -90,9 +79,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 	write(cfg.PasswordFile, "wr0ng")
 	wantFault(t, load(cfg), bridge.Permanent, "REDIS_PASSWORD")
 	for _, file := range []string{cfg.TLSKeyFile, cfg.PasswordFile} {
-		if err := os.Remove(file); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(file))
 	}
 	if err := load(cfg); err == nil || !strings.Contains(err.Error(), "REDIS_TLS_KEY_FILE") {
 		t.Errorf("no key: %v", err)

@@ -23,6 +23,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/cursorstore"
 )
 
@@ -189,10 +190,7 @@ func (s *space) open(stream string) *cursorstore.Store { return s.client().Strea
 
 func open(t *testing.T, cfg cursorstore.Config) *cursorstore.Client {
 	t.Helper()
-	c, err := cursorstore.Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(cursorstore.Open(cfg))(t)
 	t.Cleanup(func() { closes(t, c) })
 	return c
 }
@@ -201,18 +199,13 @@ func (s *space) key(name string) string { return s.prefix + ":{" + stream + "}:"
 
 func (s *space) keys() []string {
 	s.t.Helper()
-	keys, err := s.raw.Keys(context.Background(), s.prefix+":*").Result()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	keys := must.Get(s.raw.Keys(context.Background(), s.prefix+":*").Result())(s.t)
 	return keys
 }
 
 func (s *space) wipe() {
 	if keys := s.keys(); len(keys) > 0 {
-		if err := s.raw.Del(context.Background(), keys...).Err(); err != nil {
-			s.t.Error(err)
-		}
+		must.Do(s.t, s.raw.Del(context.Background(), keys...).Err())
 	}
 }
 
@@ -232,10 +225,7 @@ type proxy struct {
 
 func newProxy(t *testing.T, backend string) *proxy {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	p := &proxy{listener: listener, backend: backend}
 	p.done.Go(p.accept)
 	t.Cleanup(func() {
@@ -367,16 +357,10 @@ func (p *proxy) failScripts(n int, form bridgetest.Failure) {
 // versions returns the names of the stream's entries, oldest first.
 func (s *space) versions() []bridge.Version {
 	s.t.Helper()
-	members, err := s.raw.ZRange(s.t.Context(), s.key("history:index"), 0, -1).Result()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	members := must.Get(s.raw.ZRange(s.t.Context(), s.key("history:index"), 0, -1).Result())(s.t)
 	var versions []bridge.Version
 	for _, m := range members {
-		p, err := bridge.ParseVersion(strings.TrimRight(m, "~!"))
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		p := must.Get(bridge.ParseVersion(strings.TrimRight(m, "~!")))(s.t)
 		versions = append(versions, p)
 	}
 	fields, err := s.raw.HKeys(s.t.Context(), s.key("history")).Result()

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/cursorstore"
 )
 
@@ -21,7 +22,7 @@ func TestStatus(t *testing.T) {
 		}
 		want := bridge.Status{Stream: stream, Owner: "pod-1", State: bridge.StateIdle, Events: 1<<53 + 1,
 			Since: time.UnixMilli(1_700_000_000_000).UTC()}
-		must(t, store.PutStatus(t.Context(), want))
+		must.Do(t, store.PutStatus(t.Context(), want))
 		got, alive, err := store.Status(t.Context())
 		if diff := cmp.Diff(want, got); !alive || err != nil || diff != "" {
 			t.Errorf("alive %v, %v, status differs (-want +got):\n%s", alive, err, diff)
@@ -36,7 +37,7 @@ func TestStatus(t *testing.T) {
 				t.Errorf("after %s: alive %v, %v", cursorstore.StatusTTL, alive, err)
 			}
 		}
-		must(t, errors.Join(store.PutStatus(t.Context(), want),
+		must.Do(t, errors.Join(store.PutStatus(t.Context(), want),
 			store.PutStatus(t.Context(), bridge.Status{Stream: stream, Owner: "pod-1", State: bridge.StateStopped})))
 		if _, alive, err := store.Status(t.Context()); alive || err != nil {
 			t.Errorf("after the stop: alive %v, %v", alive, err)
@@ -55,13 +56,13 @@ func TestStatusOfTheOwner(t *testing.T) {
 			{Stream: stream, Owner: "pod-2", State: bridge.StateStopped},
 			{Stream: stream, Owner: "pod-1", State: bridge.StateBackoff}, // another process with the same name
 		} {
-			must(t, errors.Join(store.PutStatus(t.Context(), leader), store.PutStatus(t.Context(), other)))
+			must.Do(t, errors.Join(store.PutStatus(t.Context(), leader), store.PutStatus(t.Context(), other)))
 			if got, alive, err := store.Status(t.Context()); !alive || err != nil || got.Owner != "pod-1" || !got.Leader {
 				t.Errorf("after %s of %s: alive %v, %v, %+v", other.State, other.Owner, alive, err, got)
 			}
 		}
 		leader.Owner = "pod-2"
-		must(t, store.PutStatus(t.Context(), leader))
+		must.Do(t, store.PutStatus(t.Context(), leader))
 		if got, _, err := store.Status(t.Context()); err != nil || got.Owner != "pod-2" {
 			t.Errorf("after a take-over: %v, %+v", err, got)
 		}
@@ -92,15 +93,15 @@ func TestStatusOfTheWorkingBridge(t *testing.T) {
 				"other"}, // can apply one
 			{works("one"), "one"}, {fenced("one"), "one"}, {fenced("other"), "other"}, // its own state changed
 		} {
-			must(t, store.PutStatus(t.Context(), step.put))
+			must.Do(t, store.PutStatus(t.Context(), step.put))
 			if got, _, err := store.Status(t.Context()); err != nil || got.Owner != step.want {
 				t.Errorf("after %s (%s) of %s: %v, status of %s", step.put.State, step.put.Reason, step.put.Owner, err, got.Owner)
 			}
 		}
-		must(t, store.PutStatus(t.Context(), works("one")))
+		must.Do(t, store.PutStatus(t.Context(), works("one")))
 		if s.mini != nil {
 			s.mini.FastForward(cursorstore.StatusTTL)
-			must(t, store.PutStatus(t.Context(), fenced("other")))
+			must.Do(t, store.PutStatus(t.Context(), fenced("other")))
 			if got, _, err := store.Status(t.Context()); err != nil || got.Owner != "other" {
 				t.Errorf("after the end of the one that worked: %v, status of %s", err, got.Owner)
 			}

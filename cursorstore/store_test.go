@@ -18,6 +18,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/bridgetest/conformance"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/cursorstore"
 )
 
@@ -75,13 +76,6 @@ func at(epoch, seq int64) bridge.Checkpoint {
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func mustAdvance(t *testing.T, s bridge.Store, from, to bridge.Checkpoint) {
 	t.Helper()
 	if err := s.Advance(t.Context(), from, to); err != nil {
@@ -91,10 +85,7 @@ func mustAdvance(t *testing.T, s bridge.Store, from, to bridge.Checkpoint) {
 
 func wantStored(t *testing.T, s bridge.Store, want bridge.Checkpoint) {
 	t.Helper()
-	got, err := s.Load(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(s.Load(t.Context()))(t)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Fatalf("stored checkpoint differs (-want +got):\n%s", diff)
 	}
@@ -109,10 +100,7 @@ func TestAdvanceRefusesForeign(t *testing.T) {
 	forged := func(name string) func(*space) *redis.IntCmd {
 		const most = "9223372036854775807"
 		c := at(0, 5)
-		whole, err := c.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		whole := must.Get(c.Encode())(t)
 		data := regexp.MustCompile(`"`+name+`":\d+`).ReplaceAll(whole, []byte(`"`+name+`":`+most))
 		sum := sha1.Sum(data)
 		return stored("data", data, "sum", hex.EncodeToString(sum[:]), name, most)
@@ -147,7 +135,7 @@ func TestAdvanceRefusesForeign(t *testing.T) {
 				sp := s.space(t)
 				store := sp.open(stream)
 				mustAdvance(t, store, bridge.Checkpoint{}, at(0, 5))
-				must(t, c.alter(sp).Err())
+				must.Do(t, c.alter(sp).Err())
 				before := dump(t, sp)
 				err := store.Advance(t.Context(), at(0, 5), at(0, 6))
 				fault, ok := errors.AsType[*bridge.Fault](err)

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // TestThin compares the remaining entries with the rule, for any history.
@@ -59,10 +60,7 @@ func TestThin(t *testing.T) {
 func members(t *testing.T, sp *space) []string {
 	t.Helper()
 	sp.versions() // checks that index and history agree
-	got, err := sp.raw.ZRange(t.Context(), sp.key("history:index"), 0, -1).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(sp.raw.ZRange(t.Context(), sp.key("history:index"), 0, -1).Result())(t)
 	return got
 }
 
@@ -70,10 +68,7 @@ func members(t *testing.T, sp *space) []string {
 // series is in the same interval.
 func thinned(t *testing.T, sp *space, now time.Time, keep time.Duration) []string {
 	t.Helper()
-	all, err := sp.raw.ZRangeWithScores(t.Context(), sp.key("history:index"), 0, -1).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(sp.raw.ZRangeWithScores(t.Context(), sp.key("history:index"), 0, -1).Result())(t)
 	taken := map[string]bool{}
 	stay := []string{}
 	for _, z := range all {
@@ -122,9 +117,7 @@ func TestThinByEpoch(t *testing.T) {
 	w.reset(1000, bridge.Target{Cursor: "elsewhere"})
 	second := w.page(1000)
 	w.page(1000)
-	if _, err := w.store.Thin(t.Context(), time.UnixMilli(w.now.WrittenAt).Add(25*time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.store.Thin(t.Context(), time.UnixMilli(w.now.WrittenAt).Add(25*time.Hour)))(t)
 	want := []string{"0.0!", first.String(), left.String() + "!", "1.0!", second.String()}
 	if diff := cmp.Diff(want, members(t, sp)); diff != "" {
 		t.Errorf("thinned history differs (-want +got):\n%s", diff)
@@ -145,10 +138,7 @@ func TestThinIsBounded(t *testing.T) {
 		if c.WrittenAt += sparse * 59_000; seq < sparse { // one a minute already
 			c.WrittenAt -= (sparse - seq) * 59_000
 		}
-		data, err := c.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(c.Encode())(t)
 		pipe.HSet(t.Context(), sp.key("history"), c.String(), fmt.Sprintf("%s %s", at(0, seq-1).Version, data))
 		pipe.ZAdd(t.Context(), sp.key("history:index"), redis.Z{Score: float64(c.WrittenAt), Member: c.String()})
 		if seq%1000 != 0 {
@@ -164,10 +154,7 @@ func TestThinIsBounded(t *testing.T) {
 	now := time.UnixMilli(last.WrittenAt).Add(25 * time.Hour)
 	calls, total := 0, 0
 	for {
-		removed, err := w.store.Thin(t.Context(), now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		removed := must.Get(w.store.Thin(t.Context(), now))(t)
 		if calls++; removed == 0 {
 			break
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // TestNextTogether: one poll asks for all streams of a client. Each stream gets its own request,
@@ -72,9 +73,7 @@ func TestNextTogetherFails(t *testing.T) {
 	sp := s.space(t)
 	c := sp.client()
 	const bad = "foreign"
-	if err := s.raw.Set(t.Context(), sp.prefix+":{"+bad+"}:request", "text", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.raw.Set(t.Context(), sp.prefix+":{"+bad+"}:request", "text", 0).Err())
 	mustRequest(t, c.Stream("good"), reset("r1"), time.Minute)
 	next := func() (foreign, good error) {
 		var both sync.WaitGroup
@@ -107,9 +106,7 @@ func TestPutStatuses(t *testing.T) {
 				Events: int64(n)})
 		}
 		broken := sp.prefix + ":{s7}:status"
-		if err := s.raw.HSet(t.Context(), broken, "a", "b").Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.raw.HSet(t.Context(), broken, "a", "b").Err())
 		if err := c.PutStatuses(t.Context(), all); !errors.Is(err, bridge.ErrForeign) {
 			t.Errorf("a foreign value: %v", err)
 		}

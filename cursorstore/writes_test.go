@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/cursorstore"
 )
 
@@ -51,7 +52,7 @@ func TestRejectedWrites(t *testing.T) {
 					if on {
 						value = settings[1]
 					}
-					must(t, raw.ConfigSet(t.Context(), settings[0], value).Err())
+					must.Do(t, raw.ConfigSet(t.Context(), settings[0], value).Err())
 				}
 				cfg := valid()
 				cfg.URL = cursorstore.URL("unix://" + socket)

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/control"
 )
 
@@ -20,18 +21,9 @@ func TestBorderMoves(t *testing.T) {
 		if len(back.Border.Items) == 0 {
 			t.Fatal("the entry has no border")
 		}
-		out, err := control.NewExport(&back)
-		if err != nil {
-			t.Fatal(err)
-		}
-		document, err := json.Marshal(out)
-		if err != nil {
-			t.Fatal(err)
-		}
-		imported, err := control.ReadExport(bytes.NewReader(document))
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(control.NewExport(&back))(t)
+		document := must.Get(json.Marshal(out))(t)
+		imported := must.Get(control.ReadExport(bytes.NewReader(document)))(t)
 		for _, to := range []control.Target{
 			control.RewindToEntry{Entry: back.Version}, control.ResetToCurrent{}, control.ResetToEarliest{},
 			control.Import{Checkpoint: imported}, control.ResetToCursor{Cursor: back.Cursor},
@@ -41,9 +33,7 @@ func TestBorderMoves(t *testing.T) {
 			case control.ResetToEarliest, control.ResetToCursor:
 				want = bridge.Border{}
 			}
-			if _, err := r.Move(t.Context(), r.plan(to), why); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(r.Move(t.Context(), r.plan(to), why))(t)
 			if diff := cmp.Diff(want, r.now().Border); diff != "" {
 				t.Errorf("%T:\n%s", to, diff)
 			}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/control"
 )
 
@@ -29,9 +30,7 @@ func TestCurrentAcceptsSettings(t *testing.T) {
 		if got := state(); got != bridge.StateBlocked {
 			t.Fatalf("with another filter the stream is %s", got)
 		}
-		if _, err := r.Move(t.Context(), r.plan(control.ResetToCurrent{}), why); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.Move(t.Context(), r.plan(control.ResetToCurrent{}), why))(t)
 		if got := state(); got == bridge.StateBlocked {
 			t.Error("the stream is blocked after the reset")
 		}
@@ -53,9 +52,7 @@ func TestCurrentOfMovingStream(t *testing.T) {
 		time.Sleep(time.Minute) //nolint:forbidigo // virtual
 		stop()
 		before := r.now()
-		if _, err := r.Move(t.Context(), m, why); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.Move(t.Context(), m, why))(t)
 		after := r.now()
 		if after.Change.Kind != bridge.KindReset || after.Events != before.Events || after.Cursor != before.Cursor {
 			t.Errorf("a %s of the stream with %d events leads to one with %d", after.Change.Kind, before.Events, after.Events)

@@ -9,23 +9,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/control"
 )
 
 // exports checks that what was exported is read back whole or not at all.
 func exports(t *testing.T, c bridge.Checkpoint) {
 	t.Helper()
-	out, err := control.NewExport(&c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(control.NewExport(&c))(t)
 	document := func(change func(e *control.Export)) []byte {
 		e := out
 		change(&e)
-		data, err := json.MarshalIndent(e, "", "  ")
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(json.MarshalIndent(e, "", "  "))(t)
 		return data
 	}
 	whole := document(func(*control.Export) {})

@@ -12,6 +12,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/control"
 	"exportbridge/bridge/engine"
 )
@@ -445,18 +446,13 @@ func (r *harness) run() (stop func()) {
 // claim has a session claim the last request and end.
 func (r *harness) claim(session string) {
 	r.t.Helper()
-	if _, err := r.redis.Claim(r.t.Context(), r.redis.last, bridge.Claim{Owner: "pod-1", Session: session}); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Get(r.redis.Claim(r.t.Context(), r.redis.last, bridge.Claim{Owner: "pod-1", Session: session}))(r.t)
 }
 
 // now is the newest committed checkpoint.
 func (r *harness) now() bridge.Checkpoint {
 	r.t.Helper()
-	p, err := r.Position(r.t.Context())
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	p := must.Get(r.Position(r.t.Context()))(r.t)
 	return p.Checkpoint
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/control"
 )
 
@@ -231,10 +232,8 @@ func TestAlreadyApplied(t *testing.T) {
 		synctest.Wait()
 		r.claim("one")
 		cancel()
-		if _, err := r.redis.Answer(t.Context(), r.redis.last, bridge.Claim{},
-			bridge.Answer{Applied: true, By: "pod-1"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.redis.Answer(t.Context(), r.redis.last, bridge.Claim{},
+			bridge.Answer{Applied: true, By: "pod-1"}))(t)
 		asking.Wait()
 	})
 }
@@ -243,9 +242,7 @@ func TestAlreadyApplied(t *testing.T) {
 func (r *harness) pend(id string, epoch int64) bridge.Command {
 	r.t.Helper()
 	c := bridge.Command{ID: id, Kind: bridge.KindPause, BaseEpoch: epoch, PausedUntil: bridge.Forever, Who: "bob"}
-	if err := r.redis.Request(r.t.Context(), c, 10*time.Second); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.redis.Request(r.t.Context(), c, 10*time.Second))
 	return r.redis.last
 }
 
@@ -349,9 +346,7 @@ func TestRefusalIsNotHidden(t *testing.T) {
 		})
 		time.Sleep(100 * time.Millisecond) //nolint:forbidigo // virtual
 		refusal := bridge.Answer{By: "pod-1", Detail: "the epoch changed", Version: r.now().Version}
-		if _, err := r.redis.Answer(t.Context(), other, bridge.Claim{Session: "one"}, refusal); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.redis.Answer(t.Context(), other, bridge.Claim{Session: "one"}, refusal))(t)
 		r.redis.tell(nil)
 		asking.Wait()
 	})
@@ -428,9 +423,7 @@ func TestStatus(t *testing.T) {
 		for i := range 7 {
 			by := why
 			by.Reason = fmt.Sprint(i)
-			if _, err := r.Move(t.Context(), r.plan(control.ResetToCurrent{}), by); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(r.Move(t.Context(), r.plan(control.ResetToCurrent{}), by))(t)
 		}
 		r.engine.Topic = "live"
 		stop := r.run()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/control"
 )
 
@@ -137,12 +138,8 @@ func TestLeftBehind(t *testing.T) {
 		last := r.entryOf(19)
 		for range 2 {
 			r.must(control.ResetToCursor{Cursor: "garbage"})
-			if _, err := r.Pause(t.Context(), why, 0); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := r.Resume(t.Context(), why); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(r.Pause(t.Context(), why, 0))(t)
+			must.Get(r.Resume(t.Context(), why))(t)
 			_, err := r.Plan(t.Context(), control.RewindPages{Pages: 1})
 			if missing := want[*control.NoEntryError](t, err); missing.Left == nil || *missing.Left != last.Version {
 				t.Errorf("left behind: %v, want %s", missing.Left, last.Version)
@@ -185,9 +182,7 @@ func TestHistoryMarksBranches(t *testing.T) {
 	onStores(t, func(t *testing.T, r *harness, lose func()) {
 		back := r.entryOf(12)
 		r.must(control.RewindToEntry{Entry: back.Version})
-		if _, err := r.Pause(t.Context(), why, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.Pause(t.Context(), why, 0))(t)
 		lose()
 		h, err := r.History(t.Context(), bridge.HistoryQuery{})
 		if err != nil || len(h.Entries) < 20 {

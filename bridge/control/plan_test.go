@@ -12,6 +12,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/control"
 )
 
@@ -122,9 +123,7 @@ func TestRepeatsAcrossBranches(t *testing.T) {
 		early, back, ahead, last := r.entryOf(5), r.entryOf(12), r.entryOf(15), r.entryOf(19)
 		move := func(to control.Target) {
 			t.Helper()
-			if _, err := r.Move(t.Context(), r.plan(to), why); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(r.Move(t.Context(), r.plan(to), why))(t)
 		}
 		atBack := control.ResetToTime{Time: time.UnixMilli(back.PositionTime)}
 		before := r.entryOf(11)
@@ -136,9 +135,7 @@ func TestRepeatsAcrossBranches(t *testing.T) {
 		r.repeats(control.Import{Checkpoint: early}, exactly(last, early))
 		r.repeats(atBack, between(0, last.Events-before.Events))
 		r.repeats(control.ResetToEarliest{}, between(last.Events, last.Events))
-		if _, err := r.Pause(t.Context(), why, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.Pause(t.Context(), why, 0))(t)
 		r.repeats(control.RewindToEntry{Entry: early.Version}, exactly(last, early))
 		r.repeats(control.RewindToTime{Time: time.UnixMilli(early.WrittenAt)}, exactly(last, early))
 		heal := r.redis.away()
@@ -199,9 +196,7 @@ func TestNoTarget(t *testing.T) {
 			}
 		}
 		now := r.now()
-		if _, err := r.Move(t.Context(), r.plan(control.ResetToEarliest{}), why); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.Move(t.Context(), r.plan(control.ResetToEarliest{}), why))(t)
 		_, err := r.Plan(t.Context(), control.RewindPages{Pages: 999})
 		if missing := want[*control.NoEntryError](t, err); missing.Left == nil || *missing.Left != r.entryOf(19).Version {
 			t.Errorf("after a reset from %s: %+v", now.Version, missing)
@@ -237,9 +232,7 @@ func TestFollowOtherwise(t *testing.T) {
 			!strings.Contains(notes, "is not published again") {
 			t.Errorf("notes %q", notes)
 		}
-		if _, err := r.Move(t.Context(), m, why); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.Move(t.Context(), m, why))(t)
 		got := r.now()
 		mark := bridge.Listing{Floor: got.Origin.Start - r.engine.LookBack.Milliseconds(),
 			Marks: []bridge.ListingMark{{At: got.Origin.Start - r.engine.LookBack.Milliseconds()}}}

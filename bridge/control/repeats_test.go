@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/control"
 )
 
@@ -77,9 +78,7 @@ func TestRepeatsAfterARewind(t *testing.T) {
 	// Epoch 0 begins at 0 events, even if its first commits are gone.
 	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
 		early, back, last := r.entryOf(5), r.entryOf(12), r.entryOf(19)
-		if _, err := r.Pause(t.Context(), why, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.Pause(t.Context(), why, 0))(t)
 		r.must(control.RewindToEntry{Entry: back.Version})
 		r.redis.lacks = func(c *bridge.Checkpoint) bool { return c.Epoch == 0 && c.Version.Compare(early.Version) < 0 }
 		r.kafka.dark = errors.New("no leader")
@@ -110,9 +109,7 @@ func TestRepeatsWithoutTheLeftCommit(t *testing.T) {
 		r.redis.lacks = func(c *bridge.Checkpoint) bool { return c.Epoch == 0 && c.Version.Compare(back.Version) > 0 }
 		r.repeats(control.RewindToEntry{Entry: early.Version}, exactly(last, early))
 		r.repeats(control.ResetToEarliest{}, between(last.Events, last.Events))
-		if _, err := r.Pause(t.Context(), why, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.Pause(t.Context(), why, 0))(t)
 		r.kafka.dark = errors.New("no leader")
 		r.repeats(control.RewindToEntry{Entry: early.Version}, between(back.Events-early.Events, -1))
 		r.repeats(control.ResetToEarliest{}, between(back.Events, -1))
@@ -120,9 +117,7 @@ func TestRepeatsWithoutTheLeftCommit(t *testing.T) {
 	// A pause passes no event: the commit before it is not needed.
 	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
 		early, now := r.entryOf(5), r.now()
-		if _, err := r.Pause(t.Context(), why, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.Pause(t.Context(), why, 0))(t)
 		r.redis.lacks = func(c *bridge.Checkpoint) bool { return c.Version == now.Version }
 		r.kafka.dark = errors.New("no leader")
 		r.repeats(control.RewindToEntry{Entry: early.Version}, exactly(now, early))

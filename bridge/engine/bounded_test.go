@@ -8,6 +8,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/engine"
 )
 
@@ -50,9 +51,7 @@ func timeOf(r *harness, item []byte) int64 {
 	r.t.Helper()
 	_, rest, _ := strings.Cut(string(item), `"timestamp":`)
 	var ms int64
-	if _, err := fmt.Sscanf(rest, "%d", &ms); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Get(fmt.Sscanf(rest, "%d", &ms))(r.t)
 	return ms
 }
 

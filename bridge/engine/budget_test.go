@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // inUse is how many bytes are lent.
@@ -93,9 +94,7 @@ func TestBudgetBounds(t *testing.T) {
 		var busy borrower
 		busy.b = b
 		for range 7 {
-			if err := busy.page(ctx, 10, 10, time.Minute); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, busy.page(ctx, 10, 10, time.Minute))
 		}
 		short, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 		defer cancel()
@@ -128,17 +127,13 @@ func TestBudgetOfOthers(t *testing.T) {
 			bytes int64
 			later time.Duration
 		}{{&sound, 10, time.Second}, {&stuck, 90, time.Hour}} {
-			if err := s.page(ctx, s.bytes, s.bytes, s.later); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.page(ctx, s.bytes, s.bytes, s.later))
 		}
 		var waits sync.WaitGroup
 		waits.Go(func() { _ = stuck.page(ctx, 10, 10, time.Hour) })
 		began := time.Now()
 		for range 10 {
-			if err := sound.page(ctx, 20, 20, 10*time.Millisecond); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, sound.page(ctx, 20, 20, 10*time.Millisecond))
 		}
 		if took := time.Since(began); took > 30*time.Second {
 			t.Errorf("10 pages took %s", took)

@@ -10,6 +10,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/engine"
 )
 
@@ -86,9 +87,7 @@ func TestRefusalNeedsTheClaim(t *testing.T) {
 		cmd := reset("a", 0, bridge.Target{})
 		cmd.Kind = bridge.KindResume
 		r.inbox.Push(cmd)
-		if _, err := r.inbox.Claim(t.Context(), cmd, bridge.Claim{Owner: "other", Session: "other"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.inbox.Claim(t.Context(), cmd, bridge.Claim{Owner: "other", Session: "other"}))(t)
 		begun := strings.Count(r.log.String(), "session started")
 		r.start()
 		if a := r.await("a"); a.Applied {

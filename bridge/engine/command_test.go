@@ -11,6 +11,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/engine"
 )
 
@@ -63,10 +64,7 @@ func (r *harness) await(id string) bridge.Answer {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
-	a, err := r.inbox.Await(ctx, id)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	a := must.Get(r.inbox.Await(ctx, id))(r.t)
 	return a
 }
 
@@ -388,9 +386,7 @@ func TestRefusesOnStaleKnowledge(t *testing.T) {
 		c := r.store.Checkpoint()
 		to := bridge.Reset(c, c.Origin, bridge.Command{ID: "off", Kind: bridge.KindReset})
 		to.Owner, to.Session, to.WrittenAt = "cli", "clisession", time.Now().UnixMilli()
-		if err := r.store.Advance(r.t.Context(), c, to); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.store.Advance(r.t.Context(), c, to))
 		r.push("b", 1, bridge.Target{})
 		if a := r.await("b"); !a.Applied {
 			t.Errorf("a command for the stored epoch 1 is refused by an owner that does not own: %s", a.Detail)

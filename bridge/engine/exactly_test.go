@@ -11,6 +11,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/engine"
 )
 
@@ -282,10 +283,7 @@ func TestExactlyStoreAhead(t *testing.T) {
 		other := r.store.Checkpoint()
 		other.Seq += 100
 		other.Session, other.Owner = "other", "somebody"
-		raw, err := other.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(other.Encode())(t)
 		r.store.Put(raw)
 		r.grow(20, time.Minute)
 		r.wantOnce() // policy kafka, and Kafka lost nothing
@@ -308,10 +306,7 @@ func TestExactlyStoreAheadUnseen(t *testing.T) {
 		other := r.store.Checkpoint()
 		other.Seq += 1000
 		other.Session, other.Owner = "other", "somebody"
-		raw, err := other.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(other.Encode())(t)
 		r.store.Put(raw)
 		away := func(err error) {
 			for n := 3; n < 2000; n += 2 { // 1 was the session's, 2 is the mirror's
@@ -452,10 +447,7 @@ func TestExactlyDropsTheBatchAtHand(t *testing.T) {
 			foreign := r.store.Checkpoint()
 			foreign.Seq += 5000
 			foreign.Session, foreign.Owner = "other", "other"
-			raw, err := json.Marshal(foreign)
-			if err != nil {
-				t.Fatal(err)
-			}
+			raw := must.Get(json.Marshal(foreign))(t)
 			r.store.Put(raw)
 			for r.bridge.Status().State != bridge.StateBackoff {
 				r.after(time.Millisecond)

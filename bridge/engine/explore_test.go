@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // The explorer runs two real bridges on one topic and one store. At every call of a port
@@ -231,10 +233,7 @@ func TestExploreReplay(t *testing.T) {
 	if text == "" {
 		t.Skip("EXPLORE_SEED is not set")
 	}
-	p, err := parsePlan(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(parsePlan(text))(t)
 	r, tries := replay(t, p, "")
 	fmt.Println(strings.Join(r.trace, "\n"))
 	if r.broken != nil {

@@ -8,6 +8,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/engine"
 )
 
@@ -119,9 +120,7 @@ func TestRequestsAreObserved(t *testing.T) {
 		r.source.Grow(5 * pages)
 		r.source.FailRequest(4, &bridge.Fault{Class: bridge.Transient, Code: "network", Err: errors.New("cut")})
 		var got fetches
-		if err := r.runWith(engine.Ports{Observer: &got}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.runWith(engine.Ports{Observer: &got}))
 		codes := make(map[string]int)
 		for _, o := range got.seen {
 			switch {

@@ -10,6 +10,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/engine"
 )
 
@@ -269,9 +270,7 @@ func TestShutdownFinishesTheBatch(t *testing.T) {
 		r.source.Grow(100)
 		r.topic.SetLatency(10 * time.Second)
 		r.after(5 * time.Second)
-		if err := r.end(); err != nil {
-			t.Fatalf("end: %v", err)
-		}
+		must.Do(t, r.end())
 		if len(r.values()) == 0 {
 			t.Fatal("the batch in flight was not finished")
 		}

@@ -16,6 +16,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/engine"
 )
 
@@ -245,10 +246,7 @@ func (r *harness) startWith(p engine.Ports) {
 		p.Observer = r
 	}
 	p.Sink = markCounter{p.Sink, r.t, r.topic, &r.again}
-	e, err := engine.New(r.cfg, p)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	e := must.Get(engine.New(r.cfg, p))(r.t)
 	ctx, stop := context.WithCancel(r.t.Context())
 	ended := make(chan error, 1)
 	r.bridge, r.stop, r.ended = e, stop, ended
@@ -331,16 +329,12 @@ func (r *harness) endsWithin(d time.Duration) (err error) {
 // mustRun is run that must succeed, as mustEnd is end.
 func (r *harness) mustRun() {
 	r.t.Helper()
-	if err := r.run(); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.run())
 }
 
 func (r *harness) mustEnd() {
 	r.t.Helper()
-	if err := r.end(); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.end())
 }
 
 func (r *harness) runWith(p engine.Ports) error {

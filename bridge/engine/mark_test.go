@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // TestEventWithoutTimeIsMarked where the topic holds it, and never says from
@@ -19,9 +20,7 @@ func TestEventWithoutTimeIsMarked(t *testing.T) {
 	p := &bridge.Page{At: bridge.Position{Cursor: "c"}, Next: "d",
 		Events: []bridge.Event{{Raw: []byte("a"), Time: bridge.NoTime}, {Raw: []byte("b"), Time: 5},
 			{Raw: []byte("c"), Time: bridge.NoTime}}}
-	if err := f.take(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.take(t.Context(), p))
 	if !p.Events[0].Republished || !p.Events[1].Republished || p.Events[2].Republished {
 		t.Errorf("marked are %v, %v and %v, want the first two", p.Events[0].Republished, p.Events[1].Republished,
 			p.Events[2].Republished)
@@ -53,9 +52,7 @@ func TestForgetsWhatATopicHeld(t *testing.T) {
 	f := newFollower(&Engine{}, nil)
 	f.known.Marks, f.marksLoaded = &fixedTopic{holds: "a"}, true
 	leads := func(from, to string) (circles bool) {
-		if err := f.take(t.Context(), &bridge.Page{At: bridge.Position{Cursor: from}, Next: to}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.take(t.Context(), &bridge.Page{At: bridge.Position{Cursor: from}, Next: to}))
 		return f.at.Empty.Circles
 	}
 	if leads("b", "c") || !leads("c", "b") {
@@ -79,9 +76,7 @@ func TestRollbackForgetsWhatAPageTaught(t *testing.T) {
 		for _, id := range items {
 			p.Events = append(p.Events, bridge.Event{ID: []byte(id[:1]), Raw: []byte(id)})
 		}
-		if err := f.take(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.take(t.Context(), p))
 	}
 	take("a", "b")
 	f.adopt(f.at.Checkpoint)

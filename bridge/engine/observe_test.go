@@ -9,6 +9,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/engine"
 )
 
@@ -92,9 +93,7 @@ func TestPagesThatLeadNowhereAreObserved(t *testing.T) {
 func TestRejectionsAreObserved(t *testing.T) {
 	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.follow(15, 5*time.Second)
-		if _, err := r.topic.Open("events").Recover(r.t.Context(), nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.topic.Open("events").Recover(r.t.Context(), nil))(t)
 		r.grow(30, time.Minute)
 		r.wantObserved(bridge.ObserveRejected, bridge.DependencySink, 1)
 		r.wantObserved(bridge.ObservePublish, "ok", len(r.observed(bridge.ObserveTransaction, "committed")))

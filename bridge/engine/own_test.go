@@ -9,6 +9,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/engine"
 )
 
@@ -39,12 +40,9 @@ func (r *harness) spawnWith(group *bridgetest.Group, instance string, source bri
 	if instance != "" {
 		cfg.Owner = instance
 	}
-	e, err := engine.New(cfg, engine.Ports{
+	e := must.Get(engine.New(cfg, engine.Ports{
 		Source: turns{r.turn, source}, Sink: r.topic.Open("events"), Store: r.store, Owner: p.owner, Observer: r,
-	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	}))(r.t)
 	ctx, stop := context.WithCancel(r.t.Context())
 	p.bridge, p.stop = e, stop
 	r.procs = append(r.procs, p)
@@ -481,8 +479,6 @@ func (r *harness) fences(n int, apart time.Duration) {
 // owner notice.
 func (r *harness) fence() {
 	r.t.Helper()
-	if _, err := r.topic.Open("events").Recover(r.t.Context(), nil); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Get(r.topic.Open("events").Recover(r.t.Context(), nil))(r.t)
 	r.source.Grow(30)
 }

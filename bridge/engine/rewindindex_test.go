@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/engine/position"
 )
 
@@ -18,9 +19,7 @@ func TestMarksAreReadBetweenBatches(t *testing.T) {
 		p := &bridge.Page{At: bridge.Position{Cursor: "c"}, Next: "d", Events: []bridge.Event{{Raw: []byte("a"), Time: 5}}}
 		f.progress = newProgress(bridge.Checkpoint{RewindEnd: &bridge.RewindEnd{CursorHash: "x"}})
 		f.batch.events = sent
-		if err := f.take(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.take(t.Context(), p))
 		if marked := p.Events[0].Republished; marked != (sent == 0) || f.marksLoaded != marked {
 			t.Errorf("with %d events sent: marked %t, topic read %t", sent, marked, f.marksLoaded)
 		}
@@ -45,9 +44,7 @@ func TestForgetsTheMarksOfAnotherTopic(t *testing.T) {
 		f.session = newSession(f.e)
 		f.committed.Topics = []bridge.TopicState{{Name: "events", ID: "a"}}
 		f.known.Marks, f.marksLoaded = &fixedTopic{holds: "a"}, true
-		if err := f.checkTopics(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.checkTopics(t.Context()))
 		if f.marksLoaded != kept {
 			t.Errorf("topic %s: what topic a held is kept: %t", id, f.marksLoaded)
 		}
@@ -63,9 +60,7 @@ func TestOverlapDropsWhatTheMarksKnow(t *testing.T) {
 	f.at.Overlap = &bridge.Overlap{}
 	p := &bridge.Page{Next: "d", Events: []bridge.Event{{ID: []byte("1"), Raw: []byte("a")}, {Raw: []byte("a")},
 		{ID: []byte("2"), Raw: []byte("b")}}}
-	if err := f.take(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.take(t.Context(), p))
 	if len(p.Events) != 2 || p.Events[0].ID != nil || f.at.Overlap.Dropped != 1 {
 		t.Errorf("left are %d events, %d dropped; want the known one with an id dropped", len(p.Events), f.at.Overlap.Dropped)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // TestStartsInTurn: of many streams, a few begin their sessions at a time.
@@ -53,10 +54,7 @@ func TestSlowStartHoldsNobodyUp(t *testing.T) {
 		s, began := NewStarts(), time.Now()
 		var hanging []func()
 		for range 2 * mostStarts {
-			end, err := s.begin(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			end := must.Get(s.begin(t.Context()))(t)
 			hanging = append(hanging, end)
 		}
 		if waited := time.Since(began); waited != slowStart {

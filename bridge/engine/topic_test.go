@@ -10,6 +10,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/engine"
 )
 
@@ -326,10 +327,7 @@ func TestTopicOfAnOldCheckpoint(t *testing.T) {
 // rewrite makes c what everybody remembers.
 func (r *harness) rewrite(c bridge.Checkpoint) {
 	r.t.Helper()
-	raw, err := c.Encode()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	raw := must.Get(c.Encode())(r.t)
 	r.topic.Rewrite(c)
 	r.store.Put(raw)
 }

@@ -19,6 +19,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/kafkaclient"
@@ -47,10 +48,7 @@ func TestTopics(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), func(c *kafkastream.Config) { c.CreateTopics, c.Retention = false, "720h" })
 	s := needs(cfg)
-	plan, err := s.Plan(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := must.Get(s.Plan(t.Context()))(t)
 	configs := map[string]string{"cleanup.policy": "delete", "retention.ms": "2592000000"}
 	compacted := map[string]string{
 		"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "min.compaction.lag.ms": "604800000",
@@ -86,10 +84,7 @@ func TestTopics(t *testing.T) {
 			t.Errorf("created %+v", got)
 		}
 	}
-	sink, err := cfg.Sink()
-	if err != nil {
-		t.Fatal(err)
-	}
+	sink := must.Get(cfg.Sink())(t)
 	defer sink.Close()
 	if _, err := sink.Recover(t.Context(), nil); !errors.Is(err, bridge.ErrNoCheckpoint) {
 		t.Fatalf("recover: %v", err)
@@ -101,10 +96,7 @@ func TestTopics(t *testing.T) {
 	}
 
 	cfg.Partitions, cfg.Retention = 6, "-1"
-	plan, err = needs(cfg).Plan(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan = must.Get(needs(cfg).Plan(t.Context()))(t)
 	differences := []string{"partitions is 3, expected 6", "retention.ms is 2592000000, expected -1"}
 	if diff := cmp.Diff(differences, plan.Topics[0].Differences); diff != "" {
 		t.Errorf("differences differ (-want +got):\n%s", diff)
@@ -241,10 +233,7 @@ func TestCreateLike(t *testing.T) {
 	}
 	other := cfg
 	other.Topic = cfg.Topic + ".again"
-	plan, err := needs(other).Plan(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := must.Get(needs(other).Plan(t.Context()))(t)
 	got := plan.Topics[0]
 	if !got.Exists || got.Partitions != 5 || got.Configs["retention.ms"] != "86400000" ||
 		got.Configs["max.message.bytes"] != "2000000" {
@@ -265,9 +254,7 @@ func TestPlanAsksForItsTopics(t *testing.T) {
 		}
 		return nil, nil, false
 	})
-	if _, err := needs(config(t, cluster.ListenAddrs())).Plan(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(needs(config(t, cluster.ListenAddrs())).Plan(t.Context()))(t)
 	if n := all.Load(); n != 0 {
 		t.Errorf("%d requests for all topics", n)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkaclient"
 )
 
@@ -27,15 +28,12 @@ func TestClientWithin(t *testing.T) {
 			defer cancel()
 			ctx = limited
 		}
-		_, err := kafkaclient.With(ctx, &cfg, "", func(_ context.Context, c *kafkaclient.Client) (bool, error) {
+		must.Get(kafkaclient.With(ctx, &cfg, "", func(_ context.Context, c *kafkaclient.Client) (bool, error) {
 			got := c.OptValue(kgo.RequestTimeoutOverhead).(time.Duration)
 			if got < test.least || got > test.most {
 				t.Errorf("%s left: the client waits for %s, want %s to %s", test.left, got, test.least, test.most)
 			}
 			return true, nil
-		})
-		if err != nil {
-			t.Error(err)
-		}
+		}))(t)
 	}
 }

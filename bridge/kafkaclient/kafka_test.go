@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkaclient"
 )
 
@@ -58,22 +59,16 @@ func (w *world) put(c *kgo.Client, partition int32, from, to int) {
 	for i := from; i < to; i++ {
 		r := &kgo.Record{Topic: w.topic, Partition: partition, Value: fmt.Append(nil, i),
 			Timestamp: time.UnixMilli(int64(1000 * i))}
-		if err := c.ProduceSync(ctx, r).FirstErr(); err != nil {
-			w.Fatal(err)
-		}
+		must.Do(w, c.ProduceSync(ctx, r).FirstErr())
 	}
 }
 
 // transact puts one record in a transaction.
 func (w *world) transact(c *kgo.Client, partition int32, value int, end kgo.TransactionEndTry) {
 	w.Helper()
-	if err := c.BeginTransaction(); err != nil {
-		w.Fatal(err)
-	}
+	must.Do(w, c.BeginTransaction())
 	w.put(c, partition, value, value+1)
-	if err := c.EndTransaction(w.Context(), end); err != nil {
-		w.Fatal(err)
-	}
+	must.Do(w, c.EndTransaction(w.Context(), end))
 }
 
 // forget deletes the records before an offset.
@@ -97,10 +92,7 @@ func TestNoNames(t *testing.T) {
 	w := newWorld(t, addrs, 1)
 	cfg := kafkaclient.DefaultConfig()
 	cfg.Brokers = addrs
-	client, err := cfg.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(cfg.Open())(t)
 	t.Cleanup(client.Close)
 	for _, names := range [][]string{nil, {w.topic}} {
 		topics, err := client.Identify(t.Context(), names...)

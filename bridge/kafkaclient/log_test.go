@@ -17,6 +17,7 @@ import (
 
 	"exportbridge/bridge/bridgetest/faultproxy"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkaclient"
 )
@@ -57,9 +58,7 @@ func TestRead(t *testing.T) {
 	w.forget(1, 7)
 	w.forget(2, 10) // all of it
 	open := w.open(addrs, kgo.TransactionalID(w.topic+"open"))
-	if err := open.BeginTransaction(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, open.BeginTransaction())
 	w.put(open, 0, 300, 301) // hides what follows
 	w.put(w.client, 0, 400, 401)
 
@@ -131,15 +130,9 @@ func TestReadAborted(t *testing.T) {
 		} else {
 			want = append(want, value)
 		}
-		if err := c.BeginTransaction(); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.ProduceSync(t.Context(), &kgo.Record{Topic: w.topic, Value: []byte(value)}).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.EndTransaction(t.Context(), end); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.BeginTransaction())
+		must.Do(t, c.ProduceSync(t.Context(), &kgo.Record{Topic: w.topic, Value: []byte(value)}).FirstErr())
+		must.Do(t, c.EndTransaction(t.Context(), end))
 	}
 	l := w.log()
 	spans, err := l.Bounds(t.Context())
@@ -161,9 +154,7 @@ func TestReadWaits(t *testing.T) {
 	w.put(w.client, 0, 0, 5)
 	w.put(w.client, 1, 5, 6)
 	open := w.open(addrs, kgo.TransactionalID(w.topic))
-	if err := open.BeginTransaction(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, open.BeginTransaction())
 	w.put(open, 1, 6, 7)
 	l := w.log()
 	ends, err := l.Ends(t.Context())
@@ -200,9 +191,7 @@ func TestReadWaits(t *testing.T) {
 	if err := l.Read(t.Context(), asked, got.add); err != nil || !got.equal(values{0: upTo(0, 5), 1: upTo(5, 7)}) {
 		t.Errorf("when it has ended: %v, %v", got, err)
 	}
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	must.Do(t, <-ended)
 }
 
 // A log whose beginning goes while it is read is read on from where it begins
@@ -236,9 +225,7 @@ func TestReadWhatChanges(t *testing.T) {
 		!strings.Contains(err.Error(), "log truncated: it now ends at 10, not at 12") {
 		t.Errorf("an end that is gone: %v", err)
 	}
-	if _, err := w.admin.DeleteTopic(t.Context(), w.topic); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.admin.DeleteTopic(t.Context(), w.topic))(t)
 	for try := 0; ; try++ {
 		if _, err := w.admin.CreateTopic(t.Context(), 1, 1, nil, w.topic); err == nil {
 			break
@@ -303,9 +290,7 @@ func TestOneFetchAtATime(t *testing.T) {
 		}})
 	l := w.log()
 	got := values{}
-	if err := l.Read(t.Context(), spans{0: {0, 5}, 1: {0, 5}, 2: {0, 5}}, got.add); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Read(t.Context(), spans{0: {0, 5}, 1: {0, 5}, 2: {0, 5}}, got.add))
 	for i := 1; i < len(sent); i++ {
 		if after := sent[i].Sub(sent[i-1]); after < delay/2 {
 			t.Errorf("fetch %d was sent %v after the one before, which was not answered", i, after)

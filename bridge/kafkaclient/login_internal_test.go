@@ -21,6 +21,7 @@ import (
 	"golang.org/x/oauth2/clientcredentials"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/internal/grant"
 )
 
@@ -233,9 +234,7 @@ func TestEmptyPasswordFile(t *testing.T) {
 	for _, text := range []string{"", "\n", " \n"} {
 		c := oauthClient()
 		c.SASLPasswordFile = filepath.Join(t.TempDir(), "password")
-		if err := os.WriteFile(c.SASLPasswordFile, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(c.SASLPasswordFile, []byte(text), 0o600))
 		for _, mechanism := range []string{saslPlain, saslScram256, saslScram512, saslOAuth} {
 			c.SASLMechanism = mechanism
 			m, _ := c.mechanism()

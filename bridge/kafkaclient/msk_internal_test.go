@@ -21,6 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 )
 
@@ -175,13 +176,8 @@ func mskLogIn(t *testing.T, brokers []string) (*Config, *bridge.Fault) {
 	t.Helper()
 	cfg := DefaultConfig()
 	cfg.Brokers, cfg.SASLMechanism, cfg.SASLInsecure = brokers, "AWS_MSK_IAM", true
-	if err := cfg.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	client, err := cfg.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cfg.Validate())
+	client := must.Get(cfg.Open())(t)
 	defer client.Close()
 	if err := client.Ping(t.Context()); err != nil {
 		return &cfg, client.Explain(err, "")
@@ -193,9 +189,7 @@ func mskLogIn(t *testing.T, brokers []string) (*Config, *bridge.Fault) {
 func writeSecret(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -268,9 +262,7 @@ func TestMSKRefused(t *testing.T) {
 		!strings.Contains(f.Error(), "Access denied") || strings.Contains(f.Error()+f.Hint, wrong) {
 		t.Fatalf("%v, %+v", f, f)
 	}
-	if err := os.WriteFile(file, []byte(profile(secretKey)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(profile(secretKey)), 0o600))
 	if _, f = mskLogIn(t, cluster.ListenAddrs()); f == nil {
 		t.Error("the file was read again within a minute")
 	}

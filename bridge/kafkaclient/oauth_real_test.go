@@ -11,6 +11,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 )
 
@@ -26,10 +27,7 @@ func TestOAuthOnKafka(t *testing.T) {
 	const life = 14 * time.Second // a token is kept for 10 s at least
 	issuer.Life = life
 	cfg := oauthConfig(k.SecureAddrs(), issuer)
-	client, err := cfg.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(cfg.Open())(t)
 	defer client.Close()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -50,9 +48,7 @@ func TestOAuthOnKafka(t *testing.T) {
 	issuer.Unlock()
 	file := oauthConfig(k.SecureAddrs(), nil)
 	file.SASLPasswordFile = filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file.SASLPasswordFile, []byte(token+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file.SASLPasswordFile, []byte(token+"\n"), 0o600))
 	if f := login(t, &file); f != nil {
 		t.Errorf("with a token from a file: %v", f)
 	}

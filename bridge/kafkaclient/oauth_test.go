@@ -17,6 +17,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkaclient"
 )
@@ -35,13 +36,8 @@ func oauthConfig(brokers []string, issuer *servers.Issuer) kafkaclient.Config {
 // login opens a client and has it log in.
 func login(t *testing.T, c *kafkaclient.Config) *bridge.Fault {
 	t.Helper()
-	if err := c.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	client, err := c.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Validate())
+	client := must.Get(c.Open())(t)
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
 	defer cancel()
@@ -193,9 +189,7 @@ func TestTokenOverTLS(t *testing.T) {
 	if f := login(t, &cfg); f == nil || !strings.Contains(f.Error(), "KAFKA_SASL_OAUTH_TLS_CA_FILE") {
 		t.Fatalf("without the file: %v", f)
 	}
-	if err := os.WriteFile(cfg.OAuthTLSCAFile, []byte(issuer.CA()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(cfg.OAuthTLSCAFile, []byte(issuer.CA()), 0o600))
 	kafkatest.Eventually(t, "log in with the file", func() (bool, error) { // a failure holds for a second
 		f := login(t, &cfg)
 		return f == nil, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkaclient"
 )
 
@@ -38,23 +39,17 @@ func TestSeveralTopics(t *testing.T) {
 		t.Fatalf("bounds %v, %v", spans, err)
 	}
 	read := func() (got []string) {
-		err := r.Read(t.Context(), spans, func(rec *kgo.Record) error {
+		must.Do(t, r.Read(t.Context(), spans, func(rec *kgo.Record) error {
 			got = append(got, fmt.Sprintf("%s/%d %s", strings.TrimPrefix(rec.Topic, w.topic), rec.Partition, rec.Value))
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		slices.Sort(got)
 		return got
 	}
 	if diff := cmp.Diff([]string{"/1 1", "/1 2", "/1 3", "b/1 4", "b/1 5", "b/2 6"}, read()); diff != "" {
 		t.Errorf("read (-want +got):\n%s", diff)
 	}
-	later, err := r.After(t.Context(), 5000)
-	if err != nil {
-		t.Fatal(err)
-	}
+	later := must.Get(r.After(t.Context(), 5000))(t)
 	var parts []int32
 	for _, id := range slices.Sorted(maps.Keys(later)) {
 		parts = append(parts, kafkaclient.PartitionIn(id))

@@ -15,6 +15,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/conformance"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkagroup"
 	"exportbridge/bridge/kafkagroup/units"
 )
@@ -90,10 +91,7 @@ func (p *processes) fleet(instance string, streams ...string) []*kafkagroup.Seat
 	var seats []*kafkagroup.Seat
 	for _, stream := range streams {
 		cfg.Stream = stream
-		s, err := f.Owner(&cfg)
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		s := must.Get(f.Owner(&cfg))(p.t)
 		p.names[s] = cfg.ClientID
 		seats = append(seats, s)
 	}

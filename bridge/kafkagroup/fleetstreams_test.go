@@ -12,6 +12,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/kafkagroup"
@@ -293,10 +294,7 @@ func TestFleetMembers(t *testing.T) {
 func TestSeveralSeatsOfOneGroup(t *testing.T) {
 	t.Parallel()
 	p, _ := fleetTest(t, 2*time.Minute)
-	client, err := p.cfg.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(p.cfg.Open())(t)
 	defer client.Close()
 	own := p.cfg
 	own.Stream = "s0"
@@ -334,10 +332,7 @@ func TestOverview(t *testing.T) {
 	}
 	look := func() kafkagroup.Overview {
 		t.Helper()
-		o, err := p.cfg.Overview(t.Context(), groups())
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := must.Get(p.cfg.Overview(t.Context(), groups()))(t)
 		return o
 	}
 	want := func(o kafkagroup.Overview, processes, streams string) bool {
@@ -449,25 +444,18 @@ func TestFleetSize(t *testing.T) {
 	most := p.cfg.MaxStreams()
 	seats := p.fleet("", streamNames(most+1)...)
 	for n := range bridge.MaxLanes {
-		if _, err := seats[0].Fleet().Lane(p.jobGroup("s0", "job"), n); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(seats[0].Fleet().Lane(p.jobGroup("s0", "job"), n))(t)
 	}
 	_, err := seats[most].Acquire(t.Context())
 	fault := kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonConfig)
 	if fault.Code != "fleet_size" || !strings.Contains(err.Error(), "BRIDGE_FLEET_MEMBERS is 200") {
 		t.Errorf("acquire: %v", err)
 	}
-	if err := seats[0].Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, seats[0].Close(t.Context()))
 	kafkatest.Receive(t, begin(t, seats[most]), "the stream that there is room for").Release()
 	f := p.cfg.Fleet()
 	p.cfg.Stream = "events"
-	first, err := f.Owner(&p.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(f.Owner(&p.cfg))(t)
 	first.Rename("others") // as if it had the hash of events
 	if _, err := f.Owner(&p.cfg); err == nil {
 		t.Error("two streams of one hash are accepted")

@@ -9,6 +9,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkagroup"
 )
 
@@ -23,10 +24,7 @@ func (p *processes) jobGroup(stream, id string) *kafkagroup.Group {
 func (c *crew) lanes(g *kafkagroup.Group, n int) {
 	c.b.t.Helper()
 	for lane := range n {
-		s, err := c.seats[0].Fleet().Lane(g, lane)
-		if err != nil {
-			c.b.t.Fatal(err)
-		}
+		s := must.Get(c.seats[0].Fleet().Lane(g, lane))(c.b.t)
 		c.seats = append(c.seats, s)
 		c.stops = append(c.stops, c.b.follow(s, fmt.Sprint(g.Stream, "/", lane), c.name))
 	}

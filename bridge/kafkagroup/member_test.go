@@ -16,6 +16,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/faultproxy"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkagroup"
 )
 
@@ -71,9 +72,7 @@ func TestNothingIsFetchedOrCommitted(t *testing.T) {
 	beats := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Observe: true, Count: -1})
 	reads := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch, kmsg.ListOffsets, kmsg.OffsetCommit}, Observe: true, Count: -1})
 	acquire(t, p.open(""))
-	if err := beats.Wait(t.Context(), 3); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, beats.Wait(t.Context(), 3))
 	if n := reads.Hits(); n != 0 {
 		t.Errorf("a member of the group asked %d times for records or offsets", n)
 	}
@@ -231,17 +230,11 @@ func TestForgottenMember(t *testing.T) {
 // remove takes all members out of the stream's group.
 func remove(t *testing.T, cfg kafkagroup.Group) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...)))(t)
 	defer client.Close()
 	describe := kmsg.NewPtrDescribeGroupsRequest()
 	describe.Groups = []string{cfg.Name()}
-	found, err := describe.RequestWith(t.Context(), client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(describe.RequestWith(t.Context(), client))(t)
 	leave := kmsg.NewPtrLeaveGroupRequest()
 	leave.Group = describe.Groups[0]
 	for _, m := range found.Groups[0].Members {
@@ -249,9 +242,7 @@ func remove(t *testing.T, cfg kafkagroup.Group) {
 		l.MemberID, l.InstanceID = m.MemberID, m.InstanceID
 		leave.Members = append(leave.Members, l)
 	}
-	if _, err := leave.RequestWith(t.Context(), client); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(leave.RequestWith(t.Context(), client))(t)
 }
 
 func TestMembers(t *testing.T) {
@@ -395,10 +386,7 @@ func tryAcquire(t *testing.T, g *kafkagroup.Owner) (bridge.Ownership, error) {
 
 func acquire(t *testing.T, g *kafkagroup.Owner) bridge.Ownership {
 	t.Helper()
-	ownership, err := tryAcquire(t, g)
-	if err != nil {
-		t.Fatalf("acquire: %v", err)
-	}
+	ownership := must.Get(tryAcquire(t, g))(t)
 	return ownership
 }
 

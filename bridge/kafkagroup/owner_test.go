@@ -15,6 +15,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/conformance"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/kafkagroup"
@@ -57,9 +58,7 @@ func testConformanceOnKafka(t *testing.T, of fixture) {
 		kafka := servers.StartKafka(t, servers.KafkaOptions{Own: true})
 		f := of(t, kafka.Addrs(), session)
 		f.Break = func() func() {
-			if err := kafka.Pause(0); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, kafka.Pause(0))
 			return func() {
 				if err := kafka.Continue(0); err != nil {
 					t.Error(err)
@@ -162,13 +161,10 @@ func (p *processes) steer() func(to bridge.Owner) {
 // consumer joins the stream's group as a client that is not a bridge.
 func consumer(t *testing.T, cfg kafkagroup.Group, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	client, err := kgo.NewClient(append([]kgo.Opt{
+	client := must.Get(kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(cfg.Brokers...), kgo.ConsumerGroup(cfg.Name()), kgo.ClientID("stranger"),
 		kgo.DisableAutoCommit(), kgo.HeartbeatInterval(200 * time.Millisecond), kgo.MetadataMinAge(100 * time.Millisecond),
-	}, opts...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, opts...)...))(t)
 	t.Cleanup(client.Close)
 	return client
 }

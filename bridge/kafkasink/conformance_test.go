@@ -14,6 +14,7 @@ import (
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/bridgetest/conformance"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkastream"
 )
@@ -75,9 +76,7 @@ func TestConformanceOnKafka(t *testing.T) {
 					// Killed, not paused: a paused broker later answers the
 					// requests of a session that has ended since, and so
 					// rightly fences the next session.
-					if err := kafka.Kill(0); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, kafka.Kill(0))
 					return func() {
 						if err := kafka.Start(t.Context(), 0); err != nil {
 							t.Error(err)
@@ -93,15 +92,9 @@ func TestConformanceOnKafka(t *testing.T) {
 // recreate deletes a topic and makes it again.
 func recreate(t *testing.T, brokers []string, topic string, partitions int32) {
 	t.Helper()
-	client, err := kadm.NewOptClient(kgo.SeedBrokers(brokers...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(kadm.NewOptClient(kgo.SeedBrokers(brokers...)))(t)
 	defer client.Close()
-	was, err := client.ListTopics(t.Context(), topic)
-	if err != nil {
-		t.Fatal(err)
-	}
+	was := must.Get(client.ListTopics(t.Context(), topic))(t)
 	if _, err := client.DeleteTopic(t.Context(), topic); err != nil {
 		t.Fatalf("delete topic %s: %v", topic, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/kafkastream"
 )
@@ -91,10 +92,7 @@ func TestMirror(t *testing.T) {
 
 func recoveredFrom(t *testing.T, s *kafkasink.Sink) bridge.Checkpoint {
 	t.Helper()
-	c, err := s.Recover(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(s.Recover(t.Context(), nil))(t)
 	return c
 }
 

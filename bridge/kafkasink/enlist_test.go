@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/kafkastream"
 )
@@ -172,9 +173,7 @@ func openSpread(t *testing.T) (*kfake.Cluster, kafkastream.Config, *kafkasink.Si
 	cfg := config(t, c.ListenAddrs(), exactly)
 	s := recovered(t, cfg)
 	for id := range int32(3) {
-		if err := c.MoveTopicPartition(cfg.Topic, id, id); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.MoveTopicPartition(cfg.Topic, id, id))
 	}
 	recoverTo(t, s, cfg, -1) // a new session, which knows the leaders
 	return c, cfg, s

@@ -15,6 +15,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkastream"
 )
 
@@ -248,9 +249,7 @@ func TestStallExplained(t *testing.T) {
 	result := publishing(t, s, page(event("e1", "u")))
 	seen.Await(t, "the stall", kafkatest.Mentions(cfg.Topic, "acknowledge no records"))
 	fault.Remove()
-	if err := <-result; err != nil {
-		t.Error(err)
-	}
+	must.Do(t, <-result)
 	seen.Await(t, "success", kafkatest.IsNil)
 }
 

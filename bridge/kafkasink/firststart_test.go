@@ -9,6 +9,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -65,10 +66,7 @@ func TestWindowCreatesNoTopic(t *testing.T) {
 	kafkatest.AsFault(t, tryRecover(t, open(t, window)), bridge.Permanent, bridge.ReasonTopic)
 	wired := cfg.Wired()
 	own := wired.OfWindow(kafkasink.Window{Name: "events.abc.w1.0-9", Topic: cfg.Topic, Origin: "backfill"})
-	sink, err := kafkasink.New(own)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sink := must.Get(kafkasink.New(own))(t)
 	defer sink.Close()
 	kafkatest.AsFault(t, tryRecover(t, sink), bridge.Permanent, bridge.ReasonTopic)
 	if exists, err := cfg.Exists(t.Context(), kafkasink.JobsTopic(cfg.CheckpointTopic)); exists || err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/kafkastream"
 )
@@ -64,13 +65,8 @@ func forge(t *testing.T, cfg kafkastream.Config, key string) {
 	client := connect(t, cfg, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	c := batch(cfg, 0).Checkpoint
 	c.Epoch = 7
-	value, err := c.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	value := must.Get(c.Encode())(t)
 	rec := &kgo.Record{Topic: cfg.CheckpointTopic, Partition: kafkasink.CheckpointPartition(cfg.Stream),
 		Key: []byte(key), Value: value}
-	if err := client.ProduceSync(t.Context(), rec).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, client.ProduceSync(t.Context(), rec).FirstErr())
 }

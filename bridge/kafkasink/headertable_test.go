@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkarecord"
 	"exportbridge/bridge/kafkastream"
 )
@@ -89,10 +90,7 @@ func checkHeaders(t *testing.T, cfg kafkastream.Config, topic string, want []kaf
 // Each name of a header is in a table.
 func TestHeaderNames(t *testing.T) {
 	t.Parallel()
-	file, err := parser.ParseFile(token.NewFileSet(), "../kafkarecord/header.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(parser.ParseFile(token.NewFileSet(), "../kafkarecord/header.go", nil, 0))(t)
 	names := 0
 	ast.Inspect(file, func(n ast.Node) bool {
 		value, ok := n.(*ast.ValueSpec)

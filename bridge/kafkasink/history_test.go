@@ -12,6 +12,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -19,13 +20,10 @@ import (
 func trailOf(t *testing.T, s *kafkasink.Sink, most int) []string {
 	t.Helper()
 	var versions []string
-	err := s.History().Walk(t.Context(), func(c bridge.Checkpoint) bool {
+	must.Do(t, s.History().Walk(t.Context(), func(c bridge.Checkpoint) bool {
 		versions = append(versions, c.Version.String())
 		return len(versions) < most
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return versions
 }
 
@@ -121,22 +119,14 @@ func TestHeld(t *testing.T) {
 			mustCommit(t, s, b)
 			open := batch(cfg, 1) // sent, not committed
 			for _, p := range open.Pages {
-				if err := s.Send(t.Context(), p); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, s.Send(t.Context(), p))
 			}
-			reader, err := cfg.Sink()
-			if err != nil {
-				t.Fatal(err)
-			}
+			reader := must.Get(cfg.Sink())(t)
 			defer reader.Close()
 			if err := tryRecover(t, reader); err != nil { // ends that
 				t.Fatal(err)
 			}
-			held, err := reader.Index(t.Context(), anHour(), bridge.SourceIdentity{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			held := must.Get(reader.Index(t.Context(), anHour(), bridge.SourceIdentity{}))(t)
 			take := func(want bool, e bridge.Event) {
 				t.Helper()
 				if got := held.Match(&e); got != want {
@@ -179,10 +169,7 @@ func TestHeldUnderOtherHeaders(t *testing.T) {
 				}
 				type reader func(context.Context, time.Time, bridge.SourceIdentity) (bridge.PublishedIndex, error)
 				for name, read := range map[string]reader{"index": index, "partial index": s.PartialIndex} {
-					held, err := read(t.Context(), anHour().Time, bridge.SourceIdentity{})
-					if err != nil {
-						t.Fatal(err)
-					}
+					held := must.Get(read(t.Context(), anHour().Time, bridge.SourceIdentity{}))(t)
 					if held == nil && is == "none" {
 						continue // nothing can be marked
 					}
@@ -216,13 +203,8 @@ func TestHeldKnowsDeadLetters(t *testing.T) {
 			}
 			r := openRepair(t, cfg) // one of them was retried
 			nameless.Defect = bridge.DefectNone
-			if _, err := r.Publish(t.Context(), page(nameless), "0/1", []byte("mark")); err != nil {
-				t.Fatal(err)
-			}
-			held, err := s.Index(t.Context(), anHour(), bridge.SourceIdentity{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Get(r.Publish(t.Context(), page(nameless), "0/1", []byte("mark")))(t)
+			held := must.Get(s.Index(t.Context(), anHour(), bridge.SourceIdentity{}))(t)
 			for _, e := range []bridge.Event{broken, large, long, fine, nameless, nameless} {
 				if !held.Match(&e) {
 					t.Errorf("event %.20s %.40s is not held", e.ID, e.Raw)
@@ -245,13 +227,8 @@ func TestHeldKnowsOurs(t *testing.T) {
 	client := connect(t, cfg)
 	foreign := &kgo.Record{Topic: cfg.Topic, Value: []byte("x"),
 		Headers: []kgo.RecordHeader{{Key: "ce_id", Value: []byte("theirs")}}}
-	if err := client.ProduceSync(t.Context(), foreign).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
-	held, err := s.Index(t.Context(), anHour(), bridge.SourceIdentity{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, client.ProduceSync(t.Context(), foreign).FirstErr())
+	held := must.Get(s.Index(t.Context(), anHour(), bridge.SourceIdentity{}))(t)
 	if e := event("theirs", "u"); held.Match(&e) {
 		t.Error("somebody else's record counts as the stream's")
 	}
@@ -278,10 +255,7 @@ func TestHeldOfOneSource(t *testing.T) {
 			for source, want := range map[bridge.SourceIdentity]struct{ said, unsaid bool }{
 				ours: {true, true}, theirs: {!tells, true}, {}: {true, true},
 			} {
-				held, err := s.Index(t.Context(), anHour(), source)
-				if err != nil {
-					t.Fatal(err)
-				}
+				held := must.Get(s.Index(t.Context(), anHour(), source))(t)
 				if got := held.Match(&said); got != want.said {
 					t.Errorf("source %+v: an event of %+v is held: %t", source, ours, got)
 				}
@@ -306,10 +280,7 @@ func TestHeldSinceTheEnds(t *testing.T) {
 	t.Parallel()
 	cfg, s := ready(t, exactly)
 	mustCommit(t, s, batch(cfg, 0))
-	was, err := s.Topics(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	was := must.Get(s.Topics(t.Context()))(t)
 	late := event("late", "elsewhere")
 	late.Time = time.Now().Add(-9 * time.Hour).UnixMilli()
 	publish(t, s, page(late))
@@ -319,11 +290,8 @@ func TestHeldSinceTheEnds(t *testing.T) {
 		topics []bridge.TopicState
 		want   bool
 	}{"known": {was, true}, "unknown": {nil, false}, "replaced": {replaced, false}} {
-		held, err := s.Index(t.Context(), bridge.Since{Time: time.Now().Add(2 * time.Hour), Topics: tc.topics},
-			bridge.SourceIdentity{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		held := must.Get(s.Index(t.Context(), bridge.Since{Time: time.Now().Add(2 * time.Hour), Topics: tc.topics},
+			bridge.SourceIdentity{}))(t)
 		if got := held.Match(&late); got != tc.want {
 			t.Errorf("ends %s: held %t, want %t", name, got, tc.want)
 		}
@@ -338,10 +306,7 @@ func TestHeldBehindEnds(t *testing.T) {
 	_, s := ready(t, exactly)
 	before, behind := event("before", "u"), event("behind", "u")
 	publish(t, s, page(before))
-	was, err := s.Topics(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	was := must.Get(s.Topics(t.Context()))(t)
 	behind.Time = time.Now().Add(-9 * time.Hour).UnixMilli()
 	publish(t, s, page(behind))
 	update := behind
@@ -357,10 +322,7 @@ func TestHeldBehindEnds(t *testing.T) {
 		"unknown":  {bridge.Since{EndsOnly: true}, true, true, false},
 		"replaced": {bridge.Since{Topics: replaced, EndsOnly: true}, true, true, false},
 	} {
-		held, err := s.Index(t.Context(), tc.since, bridge.SourceIdentity{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		held := must.Get(s.Index(t.Context(), tc.since, bridge.SourceIdentity{}))(t)
 		got := [...]bool{held.Match(&before), held.Match(&behind), held.Match(&update)}
 		if got != [...]bool{tc.before, tc.behind, tc.update} {
 			t.Errorf("%s: before, behind, update are held: %v, want %v", name, got, tc)
@@ -376,10 +338,7 @@ func TestHeldByKeyWithoutTime(t *testing.T) {
 		_, s := ready(t, exactly, withHeaders(headers))
 		e := event("before", "u")
 		publish(t, s, page(e))
-		held, err := s.Index(t.Context(), bridge.Since{EndsOnly: true, ByKey: true}, bridge.SourceIdentity{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		held := must.Get(s.Index(t.Context(), bridge.Since{EndsOnly: true, ByKey: true}, bridge.SourceIdentity{}))(t)
 		if !held.Match(&e) {
 			t.Errorf("%s: not recognized", headers)
 		}
@@ -415,7 +374,5 @@ func TestHeldQuiet(t *testing.T) {
 	receipt := publish(t, s)
 	truncate(t, cfg)
 	since := bridge.Since{Topics: receipt.Topics, EndsOnly: true}
-	if _, err := s.Index(t.Context(), since, bridge.SourceIdentity{}); err != nil {
-		t.Error(err)
-	}
+	must.Get(s.Index(t.Context(), since, bridge.SourceIdentity{}))(t)
 }

@@ -15,6 +15,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/kafkastream"
 )
@@ -87,9 +88,7 @@ func TestJobsReadOn(t *testing.T) {
 
 	// Another topic of the name has other jobs.
 	admin := kadm.NewClient(clientOf(t, cfg))
-	if _, err := admin.DeleteTopic(t.Context(), kafkasink.JobsTopic(cfg.CheckpointTopic)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(admin.DeleteTopic(t.Context(), kafkasink.JobsTopic(cfg.CheckpointTopic)))(t)
 	known.Store(nil)
 	list(cfg, 0)
 	job, _ = newJob(t, cfg, backfill.Backfill, "cccccc")
@@ -137,10 +136,7 @@ func TestTidyJobs(t *testing.T) {
 		}
 	}
 	for _, jobs := range []*streamJobs{jobs, jobsOf(cfg)} {
-		all, err := jobs.list(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := must.Get(jobs.list(t.Context()))(t)
 		left := make(map[string]int)
 		for i := range all {
 			left[all[i].ID] = len(all[i].Windows)
@@ -182,19 +178,12 @@ func TestForgetMarks(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), exactly)
 	recovered(t, cfg).Close()
-	r, err := kafkasink.OpenRepair(t.Context(), cfg.Wired(), kafkasink.JobDLQ)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(kafkasink.OpenRepair(t.Context(), cfg.Wired(), kafkasink.JobDLQ))(t)
 	defer r.Close()
 	for _, mark := range []string{"0/1", "0/2", "0/3"} {
-		if _, err := r.Publish(t.Context(), page(event(mark, "u")), mark, []byte("{}")); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.Publish(t.Context(), page(event(mark, "u")), mark, []byte("{}")))(t)
 	}
-	if err := r.Forget(t.Context(), []string{"0/1", "0/3"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Forget(t.Context(), []string{"0/1", "0/3"}))
 	later, err := kafkasink.Marks(t.Context(), cfg.Wired(), kafkasink.JobDLQ)
 	if _, ok := later["0/2"]; err != nil || !ok || len(later) != 1 || len(r.Marks()) != 1 {
 		t.Errorf("marks %v, %v and %v; want 0/2", later, err, r.Marks())

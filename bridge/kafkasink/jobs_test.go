@@ -18,6 +18,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/kafkastream"
 )
@@ -35,9 +36,7 @@ func newJob(t *testing.T, cfg kafkastream.Config, kind backfill.Kind, id string)
 		job.Topic = cfg.Topic + ".again"
 	}
 	window := windowConfig(cfg, &job, 0)
-	if _, err := window.Needs().Create(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(window.Needs().Create(t.Context()))(t)
 	return job, window
 }
 
@@ -85,9 +84,7 @@ func (j *streamJobs) change(
 func put(t *testing.T, jobs *streamJobs, job backfill.Job) {
 	t.Helper()
 	to := func(backfill.Job) (backfill.Job, error) { return job, nil }
-	if _, err := jobs.change(t.Context(), job.ID, to); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(jobs.change(t.Context(), job.ID, to))(t)
 }
 
 // A window's records are the stream's, its checkpoints are its own, and the
@@ -263,10 +260,7 @@ func TestHeldBackByWindow(t *testing.T) {
 			if run {
 				owner := cfg.Jobs(new(kafkasink.JobLogs)).Owner(id)
 				defer func() { _ = owner.Close(context.WithoutCancel(t.Context())) }()
-				tenure, err := owner.Acquire(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				tenure := must.Get(owner.Acquire(t.Context()))(t)
 				defer tenure.Release()
 				members, err := cfg.Jobs(new(kafkasink.JobLogs)).Members(t.Context(), id)
 				if err != nil || len(members) != 1 || !members[0].Owner {
@@ -317,9 +311,7 @@ func TestJobsWaitWithinContext(t *testing.T) {
 		return err
 	})
 	close(until)
-	if err := kafkatest.Receive(t, changed, "the change"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, kafkatest.Receive(t, changed, "the change"))
 
 	asked, answer, read := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	ask := sync.OnceFunc(func() { close(asked) })
@@ -338,9 +330,7 @@ func TestJobsWaitWithinContext(t *testing.T) {
 	kafkatest.Receive(t, asked, "a reader")
 	within("the other reader", list)
 	close(answer)
-	if err := kafkatest.Receive(t, read, "the reader"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, kafkatest.Receive(t, read, "the reader"))
 }
 
 func TestWindowIsExactlyOnce(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/kafkastream"
 )
@@ -49,10 +50,7 @@ func config(t *testing.T, brokers []string, changes ...func(*kafkastream.Config)
 
 func open(t *testing.T, cfg kafkastream.Config) *kafkasink.Sink {
 	t.Helper()
-	s, err := cfg.Sink()
-	if err != nil {
-		t.Fatalf("new sink: %v", err)
-	}
+	s := must.Get(cfg.Sink())(t)
 	t.Cleanup(s.Close)
 	return s
 }
@@ -91,10 +89,7 @@ func tryRecover(t *testing.T, s *kafkasink.Sink) error {
 // connect returns a client of the test's own.
 func connect(t *testing.T, cfg kafkastream.Config, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	client, err := kgo.NewClient(append(opts, kgo.SeedBrokers(cfg.Brokers...))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(kgo.NewClient(append(opts, kgo.SeedBrokers(cfg.Brokers...))...))(t)
 	t.Cleanup(client.Close)
 	return client
 }
@@ -136,10 +131,7 @@ func tryPublish(t *testing.T, s *kafkasink.Sink, pages ...*bridge.Page) (bridge.
 
 func publish(t *testing.T, s *kafkasink.Sink, pages ...*bridge.Page) bridge.Receipt {
 	t.Helper()
-	r, err := tryPublish(t, s, pages...)
-	if err != nil {
-		t.Fatalf("publish: %v", err)
-	}
+	r := must.Get(tryPublish(t, s, pages...))(t)
 	return r
 }
 

@@ -11,6 +11,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/kafkastream"
 )
@@ -24,15 +25,11 @@ func deleteAll(t *testing.T, cfg kafkastream.Config, topic string) {
 	policy := func(value string) {
 		t.Helper()
 		changes := []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "cleanup.policy", Value: &value}}
-		if _, err := admin.AlterTopicConfigs(t.Context(), changes, topic); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(admin.AlterTopicConfigs(t.Context(), changes, topic))(t)
 	}
 	for p := range int32(16) {
 		r := &kgo.Record{Topic: topic, Partition: p, Key: []byte("x"), Value: []byte("x")}
-		if err := client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, client.ProduceSync(t.Context(), r).FirstErr())
 	}
 	policy("compact,delete")
 	kafkatest.Eventually(t, "delete the records", func() (bool, error) {
@@ -84,10 +81,7 @@ func TestJobsLogBeginsLater(t *testing.T) {
 	if all, err := jobs.list(t.Context()); len(all) != 1 || err != nil {
 		t.Errorf("list: %v, %v; want the job", all, err)
 	}
-	r, err := kafkasink.OpenRepair(t.Context(), cfg.Wired(), kafkasink.JobDLQ)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(kafkasink.OpenRepair(t.Context(), cfg.Wired(), kafkasink.JobDLQ))(t)
 	defer r.Close()
 	if _, err := r.Publish(t.Context(), page(event("again", "u")), "0/1", []byte("{}")); err != nil {
 		t.Errorf("repair: %v", err)
@@ -103,9 +97,7 @@ func produceAs(t *testing.T, cfg kafkastream.Config, topic, stream string, n int
 		all = append(all, &kgo.Record{Topic: topic, Value: []byte("x"),
 			Headers: []kgo.RecordHeader{{Key: "eb-stream", Value: []byte(stream)}}})
 	}
-	if err := client.ProduceSync(t.Context(), all...).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, client.ProduceSync(t.Context(), all...).FirstErr())
 }
 
 // However many records of others came after the stream's, it has begun before;

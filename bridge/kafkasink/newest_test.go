@@ -13,6 +13,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/kafkastream"
@@ -25,18 +26,12 @@ func writeCheckpoints(t *testing.T, cfg kafkastream.Config, records ...*kgo.Reco
 	t.Helper()
 	client := connect(t, cfg, kgo.TransactionalID("writer."+cfg.Topic),
 		kgo.ProducerBatchMaxBytes(10_000), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MaxBufferedRecords(1<<20))
-	if err := client.BeginTransaction(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, client.BeginTransaction())
 	for _, r := range records {
 		r.Topic, r.Partition = cfg.CheckpointTopic, kafkasink.CheckpointPartition(cfg.Stream)
 	}
-	if err := client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
-	if err := client.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, client.ProduceSync(t.Context(), records...).FirstErr())
+	must.Do(t, client.EndTransaction(t.Context(), kgo.TryCommit))
 }
 
 // others are records of other streams, whose names begin as ours, or contain it.
@@ -129,10 +124,7 @@ func TestForeignCheckpoint(t *testing.T) {
 				t.Errorf("recover returned %v, want ErrForeign", err)
 			}
 			repaired := checkpoint(cfg, 9) // somebody went on from it
-			value, err := repaired.Encode()
-			if err != nil {
-				t.Fatal(err)
-			}
+			value := must.Get(repaired.Encode())(t)
 			writeCheckpoints(t, cfg, kgo.KeyStringRecord(c.key, string(value)))
 			recoverTo(t, s, cfg, 9)
 		})
@@ -150,10 +142,7 @@ func TestAudit(t *testing.T) {
 		t.Errorf("alarm without a reason: %s", log.text())
 	}
 	late := checkpoint(cfg, 3)
-	value, err := late.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	value := must.Get(late.Encode())(t)
 	writeCheckpoints(t, cfg, kgo.KeyStringRecord(cfg.Stream, string(value)))
 	recoverTo(t, s, cfg, 5)
 	if got := log.text(); !strings.Contains(got, "non-monotonic checkpoints") || !strings.Contains(got, "later=1.3") {

@@ -19,6 +19,7 @@ import (
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/bridgetest/faultproxy"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/engine"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/exportapi/exportsim"
@@ -66,19 +67,14 @@ func poisoned(t *testing.T, mode bridge.Mode, events int) {
 			Times: -1}),
 	}
 	source := &poisoner{Source: exportOf(t, events), seed: maphash.MakeSeed()}
-	b, err := engine.New(engine.Config{
+	b := must.Get(engine.New(engine.Config{
 		Stream: "events", Mode: mode, Origin: bridge.Origin{Resource: "events"}, PageSize: 1000, Owner: "me",
 		PollInterval: time.Second, PollIntervalMax: time.Second,
 		PrefetchPages: 8, PrefetchBytes: 4 << 20, RetryMax: time.Second,
 		EmptyPages: 5, OnInvalidCursor: "stop", OnSharedID: "publish", OnCheckpointLoss: "kafka",
 		ShutdownTimeout: time.Second, Limits: engine.Limits{Once: true},
-	}, engine.Ports{Source: source, Sink: s, Store: bridgetest.NewStore(t, "events"), Inbox: bridgetest.NewInbox(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	}, engine.Ports{Source: source, Sink: s, Store: bridgetest.NewStore(t, "events"), Inbox: bridgetest.NewInbox(t)}))(t)
+	must.Do(t, b.Run(t.Context()))
 	cut := 0
 	for _, c := range cuts {
 		cut += c.Count()
@@ -101,19 +97,13 @@ func poisoned(t *testing.T, mode bridge.Mode, events int) {
 // exportOf is the real client of a simulated export.
 func exportOf(t *testing.T, events int) bridge.Source {
 	t.Helper()
-	api, err := exportsim.New(exportsim.Config{Seed: 5, Events: events, Gzip: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	api := must.Get(exportsim.New(exportsim.Config{Seed: 5, Events: events, Gzip: true}))(t)
 	t.Cleanup(api.Close)
 	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)
 	cfg := exportapi.DefaultConfig()
 	cfg.URL, cfg.APIKey = server.URL, "any"
-	client, err := exportapi.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(exportapi.New(cfg))(t)
 	t.Cleanup(client.Close)
 	return client
 }
@@ -164,10 +154,7 @@ func (s *poisoner) checkTopic(t *testing.T, cfg kafkastream.Config, mode bridge.
 	t.Helper()
 	client := connect(t, cfg, kgo.ConsumeTopics(cfg.Topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords())
-	ends, err := kadm.NewClient(client).ListEndOffsets(t.Context(), cfg.Topic)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ends := must.Get(kadm.NewClient(client).ListEndOffsets(t.Context(), cfg.Topic))(t)
 	left := make(map[int32]int64)
 	ends.Each(func(o kadm.ListedOffset) {
 		if o.Offset > 0 {
@@ -177,9 +164,7 @@ func (s *poisoner) checkTopic(t *testing.T, cfg kafkastream.Config, mode bridge.
 	seen, newest := make([]int, len(s.sums)), make(map[int32]int)
 	for len(left) > 0 {
 		fetches := client.PollFetches(t.Context())
-		if err := fetches.Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, fetches.Err())
 		fetches.EachRecord(func(r *kgo.Record) {
 			if r.Offset+1 >= left[r.Partition] {
 				delete(left, r.Partition)

@@ -13,6 +13,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/faultproxy"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkastream"
 )
@@ -34,9 +35,7 @@ func eachProxied(t *testing.T, test func(t *testing.T, p *faultproxy.KafkaProxy,
 			t.Skip("run with make test-real")
 		}
 		t.Parallel()
-		if err := behindProxy.start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, behindProxy.start())
 		cfg := config(t, behindProxy.proxy.Addrs(), exactly)
 		cfg.ClientID = cfg.Topic // rules are for one test
 		test(t, behindProxy.proxy, cfg)
@@ -123,9 +122,7 @@ func TestEndStalls(t *testing.T) {
 		result := started(func() error { return commit(t, s, batch(cfg, 0)) })
 		seen.Await(t, "the stall", kafkatest.Mentions("commit a transaction of "+cfg.CheckpointTopic))
 		close(until)
-		if err := <-result; err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, <-result)
 		recoverTo(t, s, cfg, 0)
 		wantOnce(t, cfg, 0)
 	})

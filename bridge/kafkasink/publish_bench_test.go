@@ -13,6 +13,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/kafkastream"
 )
@@ -28,21 +29,13 @@ func BenchmarkPublish(b *testing.B) {
 }
 
 func benchPublish(b *testing.B, change func(*kafkastream.Config), compression string) {
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(2))
-	if err != nil {
-		b.Fatal(err)
-	}
+	cluster := must.Get(kfake.NewCluster(kfake.NumBrokers(2)))(b)
 	defer cluster.Close()
 	cfg := benchConfig(b, cluster.ListenAddrs(), compression)
 	change(&cfg)
-	s, err := cfg.Sink()
-	if err != nil {
-		b.Fatal(err)
-	}
+	s := must.Get(cfg.Sink())(b)
 	defer s.Close()
-	if _, err := cfg.Needs().Create(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	must.Get(cfg.Needs().Create(b.Context()))(b)
 	discard(cluster, cfg)
 	if _, err := s.Recover(b.Context(), nil); !errors.Is(err, bridge.ErrNoCheckpoint) {
 		b.Fatal(err)
@@ -64,9 +57,7 @@ func benchPublish(b *testing.B, change func(*kafkastream.Config), compression st
 	began, n := time.Now(), 0
 	for b.Loop() {
 		load.Checkpoint = checkpoint(cfg, n)
-		if _, err := load.Publish(context.Background(), s); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(load.Publish(context.Background(), s))(b)
 		n++
 	}
 	b.ReportMetric(float64(n)*10_000/time.Since(began).Seconds(), "events/s")

@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkaclient"
 )
 
@@ -16,9 +17,7 @@ import (
 func TestRecordBelowTheKnownEnd(t *testing.T) {
 	t.Parallel()
 	known := &reach{topic: &kafkaclient.Topic{Name: "events"}, ends: []int64{10, 20}}
-	if err := known.follows(&kgo.Record{Topic: "events", Partition: 1, Offset: 20}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, known.follows(&kgo.Record{Topic: "events", Partition: 1, Offset: 20}))
 	err := fmt.Errorf("publish: %w", known.follows(&kgo.Record{Topic: "events", Partition: 1, Offset: 15}))
 	cut, ok := errors.AsType[*bridge.CutOffError](err)
 	if !ok || cut.Topic != "events" || cut.Offsets != 6 {

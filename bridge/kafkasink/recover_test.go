@@ -16,6 +16,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/kafkasink"
@@ -83,14 +84,10 @@ func TestOwnedAsked(t *testing.T) {
 func foreignTransaction(t *testing.T, cfg kafkastream.Config, id string) (end func()) {
 	t.Helper()
 	client := connect(t, cfg, kgo.TransactionalID(id), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if err := client.BeginTransaction(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, client.BeginTransaction())
 	rec := &kgo.Record{Topic: cfg.CheckpointTopic, Partition: kafkasink.CheckpointPartition(cfg.Stream),
 		Key: []byte("foreign"), Value: []byte("x")}
-	if err := client.ProduceSync(t.Context(), rec).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, client.ProduceSync(t.Context(), rec).FirstErr())
 	return func() {
 		if err := client.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
 			t.Errorf("end the foreign transaction: %v", err)
@@ -198,12 +195,9 @@ func freeing(run bool) time.Duration {
 func joinGroup(t *testing.T, cfg kafkastream.Config, group string) *kgo.Client {
 	t.Helper()
 	joined := make(chan struct{})
-	member, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.ConsumerGroup(group),
+	member := must.Get(kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.ConsumerGroup(group),
 		kgo.ConsumeTopics(cfg.CheckpointTopic),
-		kgo.OnPartitionsAssigned(func(context.Context, *kgo.Client, map[string][]int32) { close(joined) }))
-	if err != nil {
-		t.Fatal(err)
-	}
+		kgo.OnPartitionsAssigned(func(context.Context, *kgo.Client, map[string][]int32) { close(joined) })))(t)
 	go member.PollFetches(t.Context()) // ends with Close
 	select {
 	case <-joined:
@@ -408,15 +402,10 @@ func TestOwnershipMakesTheCheckpointTopic(t *testing.T) {
 	owner := cfg.Ownership().Owner()
 	ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
 	defer cancel()
-	ownership, err := owner.Acquire(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ownership := must.Get(owner.Acquire(ctx))(t)
 	if err := ownership.Confirm(ctx); err != nil {
 		t.Errorf("confirm: %v", err)
 	}
 	ownership.Release()
-	if err := owner.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, owner.Close(t.Context()))
 }

@@ -14,6 +14,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/kafkastream"
@@ -21,10 +22,7 @@ import (
 
 func openRepair(t *testing.T, cfg kafkastream.Config) *kafkasink.Repair {
 	t.Helper()
-	r, err := kafkasink.OpenRepair(t.Context(), cfg.Wired(), kafkasink.JobDLQ)
-	if err != nil {
-		t.Fatalf("open a repair: %v", err)
-	}
+	r := must.Get(kafkasink.OpenRepair(t.Context(), cfg.Wired(), kafkasink.JobDLQ))(t)
 	t.Cleanup(r.Close)
 	return r
 }
@@ -70,12 +68,8 @@ func TestRepair(t *testing.T) {
 			live := recovered(t, cfg)
 			publish(t, live, page(event("e", "u")))
 			r := openRepair(t, cfg)
-			if err := republish(t, r, "e"); err != nil {
-				t.Fatal(err)
-			}
-			if err := republish(t, r, "f"); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, republish(t, r, "e"))
+			must.Do(t, republish(t, r, "f"))
 			if _, err := tryPublish(t, live, page(event("g", "u"))); err != nil {
 				t.Errorf("the live stream was disturbed: %v", err)
 			}
@@ -114,9 +108,7 @@ func TestRepairFenced(t *testing.T) {
 	cfg := config(t, kafkatest.Brokers(t), exactly)
 	recoverTo(t, open(t, cfg), cfg, -1) // makes the topics
 	older := openRepair(t, cfg)
-	if err := republish(t, older, "a"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, republish(t, older, "a"))
 	newer := openRepair(t, cfg)
 	if string(newer.Marks()["a"]) != "mark of a" {
 		t.Errorf("the newer one sees the marks %q", newer.Marks())
@@ -124,9 +116,7 @@ func TestRepairFenced(t *testing.T) {
 	if err := republish(t, older, "b"); !errors.Is(err, bridge.ErrFenced) {
 		t.Errorf("the older one published: %v, want ErrFenced", err)
 	}
-	if err := republish(t, newer, "b"); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, republish(t, newer, "b"))
 	wantRepaired(t, cfg, "a", "b")
 }
 
@@ -137,13 +127,9 @@ func TestRepairInDoubt(t *testing.T) {
 		recoverTo(t, open(t, cfg), cfg, -1)
 		r := openRepair(t, cfg)
 		c.Fault(refuseEnd(cfg.CheckpointTopic+".jobs.events.dlq", kerr.UnknownServerError, 1))
-		if err := republish(t, r, "failed"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, republish(t, r, "failed"))
 		loseEnd(t, c)
-		if err := republish(t, r, "persisted"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, republish(t, r, "persisted"))
 		wantRepaired(t, cfg, "failed", "persisted")
 	})
 }
@@ -158,9 +144,7 @@ func TestRepairBehindBarrier(t *testing.T) {
 	jobs := cfg
 	jobs.CheckpointTopic += ".jobs"
 	end := foreignTransaction(t, jobs, "somebody "+cfg.Topic)
-	if err := republish(t, first, "hidden"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, republish(t, first, "hidden"))
 	if marks, err := kafkasink.Marks(t.Context(), cfg.Wired(), kafkasink.JobDLQ); err != nil || len(marks) > 0 {
 		t.Fatalf("the mark is not hidden: %q, %v", marks, err)
 	}
@@ -196,10 +180,7 @@ func TestRepairRefuses(t *testing.T) {
 	recoverTo(t, open(t, cfg), cfg, -1)
 	large := event("large", "u")
 	large.Raw = []byte(`{"eventId":"large","x":"` + strings.Repeat("x", 2<<20) + `"}`)
-	dry, err := kafkasink.Rehearse(t.Context(), cfg.Wired(), kafkasink.JobDLQ)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dry := must.Get(kafkasink.Rehearse(t.Context(), cfg.Wired(), kafkasink.JobDLQ))(t)
 	defer dry.Close()
 	if err := republish(t, dry, "small"); err != nil {
 		t.Errorf("a rehearsal refuses a small event: %v", err)
@@ -218,9 +199,7 @@ func TestRepairRefuses(t *testing.T) {
 		}
 	}
 	wantRepaired(t, cfg)
-	if err := republish(t, openRepair(t, cfg), "small"); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, republish(t, openRepair(t, cfg), "small"))
 	wantRepaired(t, cfg, "small")
 }
 
@@ -346,9 +325,7 @@ func TestRepairOtherTopic(t *testing.T) {
 	cfg := config(t, kafkatest.Brokers(t), exactly)
 	recoverTo(t, open(t, cfg), cfg, -1)
 	r := openRepair(t, cfg)
-	if err := republish(t, r, "a"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, republish(t, r, "a"))
 	recreate(t, cfg.Brokers, cfg.Topic, cfg.Partitions)
 	for range 2 {
 		if err := republish(t, r, "b"); err == nil || !strings.Contains(err.Error(), "was recreated meanwhile") {

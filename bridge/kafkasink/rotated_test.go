@@ -15,6 +15,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkaclient"
 )
@@ -33,9 +34,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	cfg.TLSCAFile, cfg.TLSCertFile, cfg.TLSKeyFile = filepath.Join(dir, "ca"), filepath.Join(dir, "cert"), filepath.Join(dir, "key")
 	write := func(path, text string) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	rotate := func(a *authority) {
 		cert, key := a.issue("client", nil)
@@ -47,10 +46,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	first, second := newAuthority(t), newAuthority(t)
 	rotate(first)
 	server.Store(first.serverTLS(net.IPv4(127, 0, 0, 1), true))
-	client, err := cfg.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(cfg.Open())(t)
 	defer client.Close()
 	ask := func() error {
 		cluster.Break()() // so that there is a new connection
@@ -59,9 +55,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 		_, err := kmsg.NewPtrMetadataRequest().RequestWith(ctx, client)
 		return err
 	}
-	if err := ask(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ask())
 	server.Store(second.serverTLS(net.IPv4(127, 0, 0, 1), true))
 	if f := client.Explain(ask(), ""); !strings.Contains(f.Hint, "KAFKA_TLS_CA") {
 		t.Errorf("before the files changed: %v, hint %q", f, f.Hint)
@@ -76,9 +70,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 		!strings.Contains(f.Hint, "KAFKA_TLS_CERT") {
 		t.Errorf("half a key: %v, hint %q", f, f.Hint)
 	}
-	if err := os.Remove(cfg.TLSCAFile); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(cfg.TLSCAFile))
 	f = client.Explain(ask(), "")
 	if kafkatest.AsFault(t, f, bridge.Transient, ""); !strings.Contains(f.Error(), "KAFKA_TLS_CA_FILE") || !strings.Contains(f.Hint, "KAFKA_TLS_CA_FILE") {
 		t.Errorf("no CA: %v, hint %q", f, f.Hint)

@@ -13,6 +13,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/kafkastream"
@@ -27,10 +28,7 @@ func TestSecureKafka(t *testing.T) {
 	}
 	k := servers.StartKafka(t, servers.KafkaOptions{TLS: true, SASL: true, ClientCertificates: true, ACLs: true})
 	read := func(file string) string {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(file))(t)
 		return string(text)
 	}
 	certs := k.Certificates
@@ -92,10 +90,7 @@ var aclWords = regexp.MustCompile(`--(operation|topic|group|transactional-id|res
 // grant does what the commands say, as the cluster's administrator would.
 func grant(t *testing.T, brokers []string, commands []string) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(kgo.NewClient(kgo.SeedBrokers(brokers...)))(t)
 	defer client.Close()
 	for _, command := range commands {
 		acl := kadm.NewACLs().ResourcePatternType(kadm.ACLPatternLiteral)

@@ -22,6 +22,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/kafkastream"
@@ -49,18 +50,12 @@ func newAuthority(t *testing.T) *authority {
 }
 
 func (a *authority) newKey() *ecdsa.PrivateKey {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(a.t)
 	return key
 }
 
 func (a *authority) sign(c *x509.Certificate, public *ecdsa.PublicKey) string {
-	der, err := x509.CreateCertificate(rand.Reader, c, a.cert, public, a.key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, c, a.cert, public, a.key))(a.t)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
@@ -75,20 +70,14 @@ func (a *authority) issue(name string, ip net.IP) (cert, key string) {
 	if ip != nil {
 		c.IPAddresses = []net.IP{ip}
 	}
-	der, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	der := must.Get(x509.MarshalPKCS8PrivateKey(private))(a.t)
 	return a.sign(c, &private.PublicKey), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
 
 // serverTLS is a broker's side, which demands certificates of clients if asked.
 func (a *authority) serverTLS(ip net.IP, mutual bool) *tls.Config {
 	cert, key := a.issue("broker", ip)
-	pair, err := tls.X509KeyPair([]byte(cert), []byte(key))
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	pair := must.Get(tls.X509KeyPair([]byte(cert), []byte(key)))(a.t)
 	conf := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	if mutual {
 		conf.ClientAuth = tls.RequireAndVerifyClientCert
@@ -100,10 +89,7 @@ func (a *authority) serverTLS(ip net.IP, mutual bool) *tls.Config {
 
 func (a *authority) parsed() *x509.Certificate {
 	block, _ := pem.Decode([]byte(a.pem))
-	c, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	c := must.Get(x509.ParseCertificate(block.Bytes))(a.t)
 	return c
 }
 
@@ -237,9 +223,7 @@ func TestSASL(t *testing.T) {
 			if !strings.Contains(f.Hint, "KAFKA_SASL_PASSWORD_FILE") {
 				t.Errorf("hint %q does not name the variable", f.Hint)
 			}
-			if err := os.WriteFile(file, []byte("secret\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(file, []byte("secret\n"), 0o600))
 			if err := tryRecover(t, s); !errors.Is(err, bridge.ErrNoCheckpoint) {
 				t.Errorf("recover with the new password: %v", err)
 			}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/kafkarecord"
 )
@@ -19,9 +20,7 @@ func TestHeaderTextsShareMemory(t *testing.T) {
 		page.Events = append(page.Events, bridge.Event{Raw: []byte("{}"), Type: bytes.Repeat([]byte("t"), 3000), Time: 1})
 	}
 	topics := kafkaclient.Described{Events: &kafkaclient.Topic{Settings: kafkaclient.Settings{MaxMessage: 1 << 20}}}
-	if _, err := b.build(p, page, &topics); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.build(p, page, &topics))(t)
 	if id := p.records[0].Headers[1]; id.Key != kafkarecord.HeaderID || &id.Value[0] != &p.text[0] {
 		t.Error("the memory of the first header's value was outgrown")
 	}

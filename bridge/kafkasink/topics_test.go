@@ -16,6 +16,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/kafkastream"
 )
@@ -79,16 +80,10 @@ func abortedTransaction(t *testing.T, cfg kafkastream.Config) {
 	t.Helper()
 	client := connect(t, cfg, kgo.TransactionalID(cfg.Topic), kgo.DefaultProduceTopic(cfg.Topic))
 	for _, end := range []kgo.TransactionEndTry{kgo.TryCommit, kgo.TryAbort} {
-		if err := client.BeginTransaction(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, client.BeginTransaction())
 		records := []*kgo.Record{kgo.KeyStringRecord("a", "x"), kgo.KeyStringRecord("b", "y")}
-		if err := client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
-		if err := client.EndTransaction(t.Context(), end); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, client.ProduceSync(t.Context(), records...).FirstErr())
+		must.Do(t, client.EndTransaction(t.Context(), end))
 	}
 }
 
@@ -96,13 +91,8 @@ func truncate(t *testing.T, cfg kafkastream.Config) {
 	t.Helper()
 	client := connect(t, cfg)
 	admin := kadm.NewClient(client)
-	ends, err := admin.ListEndOffsets(t.Context(), cfg.Topic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := admin.DeleteRecords(t.Context(), ends.Offsets()); err != nil {
-		t.Fatal(err)
-	}
+	ends := must.Get(admin.ListEndOffsets(t.Context(), cfg.Topic))(t)
+	must.Get(admin.DeleteRecords(t.Context(), ends.Offsets()))(t)
 }
 
 func TestConfigValidate(t *testing.T) {
@@ -230,9 +220,7 @@ func TestRecordsDeletedMeanwhile(t *testing.T) {
 	for retention, noticed := range map[string]bool{"-1": true, "8760h": false} {
 		for _, mode := range []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce} {
 			cfg, s := ready(t, func(c *kafkastream.Config) { c.Retention, c.Mode = retention, mode })
-			if _, err := s.Topics(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(s.Topics(t.Context()))(t)
 			before := publish(t, s, page(event("a", "u"), event("b", "v")))
 			if _, err := idle(t, cfg, s); err != nil {
 				t.Errorf("%s, %s: %v before records are deleted", retention, mode, err)
@@ -249,10 +237,7 @@ func TestRecordsDeletedMeanwhile(t *testing.T) {
 			if err := tryRecover(t, s); err != nil && !errors.Is(err, bridge.ErrNoCheckpoint) {
 				t.Fatal(err)
 			}
-			found, err := s.Topics(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			found := must.Get(s.Topics(t.Context()))(t)
 			fault := bridge.TopicsLost(bridge.Checkpoint{Topics: before.Topics, Events: 2}, found)
 			if fault == nil || !strings.Contains(fault.Error(), "although its retention is unlimited") {
 				t.Errorf("%s, %s: the loss is %v", retention, mode, fault)
@@ -274,14 +259,9 @@ func TestIdleStreamSeesItsTopics(t *testing.T) {
 	client := connect(t, cfg)
 	grown := int(cfg.Partitions) + 2
 	admin := kadm.NewClient(client)
-	if _, err := admin.UpdatePartitions(t.Context(), grown, cfg.Topic); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(admin.UpdatePartitions(t.Context(), grown, cfg.Topic))(t)
 	for { // a broker knows them a moment after it has taken the request
-		topics, err := admin.ListTopics(t.Context(), cfg.Topic)
-		if err != nil {
-			t.Fatal(err)
-		}
+		topics := must.Get(admin.ListTopics(t.Context(), cfg.Topic))(t)
 		if len(topics[cfg.Topic].Partitions) == grown {
 			break
 		}

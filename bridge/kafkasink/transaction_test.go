@@ -18,6 +18,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/kafkastream"
@@ -55,9 +56,7 @@ func commit(t *testing.T, s *kafkasink.Sink, b bridgetest.Load) error {
 
 func mustCommit(t *testing.T, s *kafkasink.Sink, b bridgetest.Load) {
 	t.Helper()
-	if err := commit(t, s, b); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, commit(t, s, b))
 }
 
 // recoverTo recovers and checks what comes back; seq -1 is none.
@@ -125,23 +124,16 @@ func TestOneRecordFails(t *testing.T) {
 func TestCheckpointLast(t *testing.T) {
 	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkastream.Config) {
 		s := recovered(t, cfg)
-		version, err := s.TransactionVersion(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		version := must.Get(s.TransactionVersion(t.Context()))(t)
 		seen := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: cfg.CheckpointTopic, Count: -1, Observe: true})
 		held := c.Fault(refuse(cfg.Topic, kerr.NotEnoughReplicas, -1))
 		result := started(func() error { return commit(t, s, batch(cfg, 0)) })
-		if err := held.Wait(t.Context(), 3); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, held.Wait(t.Context(), 3))
 		if n := seen.Hits(); (n == 0) != (version < 2) {
 			t.Errorf("version %d: %d requests with the checkpoint before its events were acknowledged", version, n)
 		}
 		held.Remove()
-		if err := <-result; err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, <-result)
 		wantOnce(t, cfg, 0)
 	})
 }
@@ -193,9 +185,7 @@ func TestShutdownWhileEnding(t *testing.T) {
 			c.DropControl()
 			return nil, nil, false
 		})
-		if _, err := batch(cfg, 0).Publish(ctx, s); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(batch(cfg, 0).Publish(ctx, s))(t)
 		recoverTo(t, s, cfg, 0)
 		wantOnce(t, cfg, 0)
 	})
@@ -271,9 +261,7 @@ func TestFencedWhileRecovering(t *testing.T) {
 	if !errors.Is(err, bridge.ErrFenced) {
 		t.Errorf("recover returned %v, want ErrFenced", err)
 	}
-	if err := commit(t, other, batch(cfg, 0)); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, commit(t, other, batch(cfg, 0)))
 }
 
 // TestHealedClient: where a broker no longer knows a producer and has deleted
@@ -283,10 +271,7 @@ func TestFencedWhileRecovering(t *testing.T) {
 func TestHealedClient(t *testing.T) {
 	t.Parallel()
 	// Not a strict one: this healing Apache Kafka allows, after a time-out.
-	c, err := kfake.NewCluster(kfake.NumBrokers(2))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(kfake.NewCluster(kfake.NumBrokers(2)))(t)
 	defer c.Close()
 	cfg := config(t, c.ListenAddrs(), exactly)
 	s := recovered(t, cfg)

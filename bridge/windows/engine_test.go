@@ -16,6 +16,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/engine"
 	"exportbridge/bridge/windows"
 )
@@ -125,12 +126,9 @@ func (w *world) start() (stop func()) {
 	if w.cfg.Origin.Follow != bridge.FollowWindows {
 		source = byCursor{w.list}
 	}
-	e, err := engine.New(w.cfg, engine.Ports{
+	e := must.Get(engine.New(w.cfg, engine.Ports{
 		Source: source, Sink: w.topic.Open("events"), Store: w.store, Inbox: w.inbox, Published: published{topic: w.topic},
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	}))(w.t)
 	w.engine = e
 	ctx, cancel := context.WithCancel(w.t.Context())
 	ended := make(chan error, 1)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/windows"
 )
 
@@ -306,9 +307,7 @@ func begin(t *testing.T, start time.Time, l *list, cfg windows.Config) *session 
 func (x *session) poll(n int, wait time.Duration) {
 	x.t.Helper()
 	for range n {
-		if _, err := x.step(); err != nil {
-			x.t.Fatal(err)
-		}
+		must.Get(x.step())(x.t)
 		bridge.Sleep(x.t.Context(), wait)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/windows"
 )
 
@@ -172,10 +173,7 @@ func TestLate(t *testing.T) {
 		for ; time.Since(began) < 4*time.Hour; polls++ {
 			at := x.at.Position()
 			at.Held = x.index
-			p, err := x.lister.Fetch(t.Context(), at)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := must.Get(x.lister.Fetch(t.Context(), at))(t)
 			for _, e := range p.Events {
 				if late[string(e.ID)] != 0 {
 					t.Errorf("event %s comes twice", e.ID)

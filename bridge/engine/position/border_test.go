@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 func borderPage(at string, from, to int, bytes string) *bridge.Page {
@@ -109,9 +110,7 @@ func TestCarriedBesideBorder(t *testing.T) {
 		item := func(raw string) bridge.Event { return bridge.Event{ID: []byte("x"), Raw: []byte(raw)} }
 		if known {
 			last := &bridge.Page{Events: []bridge.Event{item("a"), item("b")}, Items: 2}
-			if err := at.trim(last, rules, new(Findings)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, at.trim(last, rules, new(Findings)))
 		} else {
 			e := item("a")
 			at.Tail = bridge.Tail{e.Identity(), e.Identity()}

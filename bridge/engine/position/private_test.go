@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // TestTurningRulesOn: items of a tail and of a border from before there were rules for
@@ -37,9 +38,7 @@ func TestTurningRulesOn(t *testing.T) {
 			if shows := at.Shows(p); shows != (before > 0) {
 				t.Errorf("ids %v, rules %v: the page shows the tail: %v", ids, rules, shows)
 			}
-			if err := at.trim(p, &Rules{TailLimit: 100}, new(Findings)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, at.trim(p, &Rules{TailLimit: 100}, new(Findings)))
 			if published := len(p.Events); published != 3-before || len(at.Tail) != 3 {
 				t.Errorf("ids %v, rules %v: %d published, a tail of %d", ids, rules, published, len(at.Tail))
 			}

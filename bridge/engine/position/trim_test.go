@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // export is a reference export for Trim: a list that grows at its end and
@@ -248,9 +249,7 @@ func TestTrim(t *testing.T) {
 			for i, s := range steps {
 				p := letterPage(cursor, s.ids, s.next)
 				var got Findings
-				if err := at.trim(p, &Rules{TailLimit: limit}, &got); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, at.trim(p, &Rules{TailLimit: limit}, &got))
 				if pub := letters(p); pub != s.published {
 					t.Errorf("step %d published %q, want %q", i, pub, s.published)
 				}

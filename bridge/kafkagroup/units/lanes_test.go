@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkagroup/units"
 )
 
@@ -18,10 +19,7 @@ const (
 
 func unhex(t *testing.T, text string) []byte {
 	t.Helper()
-	b, err := hex.DecodeString(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(hex.DecodeString(text))(t)
 	return b
 }
 
