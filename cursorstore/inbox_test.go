@@ -206,9 +206,7 @@ func TestInboxUnheard(t *testing.T) {
 			t.Errorf("claim returned %+v, %v", got, err)
 		}
 		lose()
-		if _, err := store.Answer(t.Context(), c, claimBy("pod-1"), bridge.Answer{Applied: true}); err != nil {
-			t.Error(err)
-		}
+		must.Get(store.Answer(t.Context(), c, claimBy("pod-1"), bridge.Answer{Applied: true}))(t)
 		if a, err := store.Wait(t.Context(), c.ID); err != nil || !a.Applied {
 			t.Errorf("wait returned %+v, %v", a, err)
 		}

@@ -73,9 +73,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 	rotate("second", false)
 	wantFault(t, load(cfg), bridge.Permanent, "REDIS_TLS_CA")
 	rotate("third", true)
-	if err := load(cfg); err != nil {
-		t.Errorf("with the new files: %v", err)
-	}
+	must.Do(t, load(cfg))
 	write(cfg.PasswordFile, "wr0ng")
 	wantFault(t, load(cfg), bridge.Permanent, "REDIS_PASSWORD")
 	for _, file := range []string{cfg.TLSKeyFile, cfg.PasswordFile} {

@@ -157,9 +157,7 @@ func eventually(t *testing.T, f func() error) {
 
 func closes(t *testing.T, c io.Closer) {
 	t.Helper()
-	if err := c.Close(); err != nil {
-		t.Errorf("close: %v", err)
-	}
+	must.Do(t, c.Close())
 }
 
 // space is a prefix of its own on a server, opened by any number of clients.

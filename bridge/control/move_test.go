@@ -201,10 +201,8 @@ func TestFencedStream(t *testing.T) {
 				synctest.Wait()
 				if answers {
 					r.claim("other")
-					if _, err := r.redis.Answer(t.Context(), r.redis.last, bridge.Claim{Owner: "pod-1", Session: "other"},
-						bridge.Answer{Applied: true}); err != nil {
-						t.Error(err)
-					}
+					must.Get(r.redis.Answer(t.Context(), r.redis.last, bridge.Claim{Owner: "pod-1", Session: "other"},
+						bridge.Answer{Applied: true}))(t)
 				}
 				asking.Wait()
 				if took := time.Since(began); took > 7*time.Second {

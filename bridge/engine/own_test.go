@@ -57,9 +57,7 @@ func (p *proc) end() {
 		return
 	}
 	p.over = true
-	if err := <-p.ended; err != nil {
-		p.r.t.Errorf("process ended with %v", err)
-	}
+	must.Do(p.r.t, <-p.ended)
 	p.owner.Close()
 }
 

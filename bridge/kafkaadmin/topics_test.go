@@ -91,9 +91,7 @@ func TestTopics(t *testing.T) {
 	}
 	event := bridge.Event{ID: []byte("e"), Time: time.Now().UnixMilli(), Raw: []byte(`{"eventId":"e"}`)}
 	load := bridgetest.Load{Pages: []*bridge.Page{{Events: []bridge.Event{event}, Items: 1}}}
-	if _, err := load.Publish(t.Context(), sink); err != nil {
-		t.Errorf("publish: %v", err)
-	}
+	must.Get(load.Publish(t.Context(), sink))(t)
 
 	cfg.Partitions, cfg.Retention = 6, "-1"
 	plan = must.Get(needs(cfg).Plan(t.Context()))(t)
@@ -288,7 +286,5 @@ func TestReadyBeforeAllBrokersKnow(t *testing.T) {
 		t.Errorf("%v, want the topic %s", f, cfg.Topic)
 	}
 	late.Store(false)
-	if _, err := kafkaclient.With(t.Context(), &s.Config, "", s.Ready); err != nil {
-		t.Errorf("once the broker knows them: %v", err)
-	}
+	must.Get(kafkaclient.With(t.Context(), &s.Config, "", s.Ready))(t)
 }

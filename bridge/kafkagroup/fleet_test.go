@@ -61,9 +61,7 @@ func TestFleetConfirmsTheAssignment(t *testing.T) {
 	a, b := p.fleet("", p.cfg.Stream)[0], p.fleet("", p.cfg.Stream)[0]
 	to(a)
 	grant := kafkatest.Receive(t, begin(t, a), "the stream")
-	if err := kafkagroup.Answer(grant); err != nil {
-		t.Errorf("the owner is answered %v", err)
-	}
+	must.Do(t, kafkagroup.Answer(grant))
 	begin(t, b)
 	to(b)
 	kafkatest.Receive(t, grant.Lost(), "the loss")

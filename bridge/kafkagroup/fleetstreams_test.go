@@ -135,13 +135,9 @@ func (c *crew) leave() {
 	c.b.t.Helper()
 	c.stop()
 	for _, s := range c.seats {
-		if err := s.Close(context.Background()); err != nil {
-			c.b.t.Errorf("close: %v", err)
-		}
+		must.Do(c.b.t, s.Close(context.Background()))
 	}
-	if err := c.seats[0].Fleet().Close(context.Background()); err != nil {
-		c.b.t.Errorf("leave: %v", err)
-	}
+	must.Do(c.b.t, c.seats[0].Fleet().Close(context.Background()))
 }
 
 // kill ends the process without a word to the coordinator.
@@ -241,9 +237,7 @@ func TestFleetBesideOwner(t *testing.T) {
 	waiting := begin(t, seats[0])
 	stopOld()
 	grant := kafkatest.Receive(t, waiting, "the stream of the old process")
-	if err := grant.Confirm(t.Context()); err != nil {
-		t.Errorf("confirm: %v", err)
-	}
+	must.Do(t, grant.Confirm(t.Context()))
 	stopOld = old(streams[0])
 	b.want("new=2 old=1")
 	if err := grant.Confirm(t.Context()); !errors.Is(err, bridge.ErrNotOwner) {

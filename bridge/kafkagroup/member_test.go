@@ -37,9 +37,7 @@ func TestStreamMovesToANewProcess(t *testing.T) {
 	}
 	first.Release()
 	second := kafkatest.Receive(t, standby, "the new process to have the stream")
-	if err := second.Confirm(t.Context()); err != nil {
-		t.Errorf("confirm of the new owner: %v", err)
-	}
+	must.Do(t, second.Confirm(t.Context()))
 	second.Release() // which leaves, so that the older one has it back
 	acquire(t, a).Release()
 }
@@ -56,9 +54,7 @@ func TestOwnerThatDoesNotLetGo(t *testing.T) {
 	if err := first.Confirm(t.Context()); !errors.Is(err, bridge.ErrNotOwner) {
 		t.Errorf("confirm of the one that hangs returned %v", err)
 	}
-	if err := second.Confirm(t.Context()); err != nil {
-		t.Errorf("confirm of the new owner: %v", err)
-	}
+	must.Do(t, second.Confirm(t.Context()))
 	first.Release()
 	if err := second.Confirm(t.Context()); err != nil {
 		t.Errorf("confirm of the new owner after a late release: %v", err)
@@ -115,9 +111,7 @@ func TestFencedProcessBacksOff(t *testing.T) {
 	if n := leaves.Hits(); n != 0 {
 		t.Errorf("the older process asked %d times to leave with the other's id", n)
 	}
-	if err := second.Confirm(t.Context()); err != nil {
-		t.Errorf("confirm of the newer process: %v", err)
-	}
+	must.Do(t, second.Confirm(t.Context()))
 	closeGroup(t, newer)
 	for {
 		back, err := tryAcquire(t, older)
@@ -153,9 +147,7 @@ func TestLateJoin(t *testing.T) {
 		t.Fatalf("%d requests were late", late.Count())
 	}
 	again := acquire(t, g)
-	if err := again.Confirm(t.Context()); err != nil {
-		t.Errorf("confirm: %v", err)
-	}
+	must.Do(t, again.Confirm(t.Context()))
 	again.Release()
 }
 
@@ -166,15 +158,11 @@ func TestConfirmDuringARebalance(t *testing.T) {
 	ownership := acquire(t, p.open(""))
 	h := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Err: kerr.RebalanceInProgress, Count: -1})
 	for range 5 {
-		if err := ownership.Confirm(t.Context()); err != nil {
-			t.Errorf("confirm while the group changes: %v", err)
-		}
+		must.Do(t, ownership.Confirm(t.Context()))
 	}
 	h.Remove()
 	for range 5 {
-		if err := ownership.Confirm(t.Context()); err != nil {
-			t.Errorf("confirm after the group changed: %v", err)
-		}
+		must.Do(t, ownership.Confirm(t.Context()))
 	}
 	select {
 	case <-ownership.Lost():
@@ -197,9 +185,7 @@ func TestConfirmAsksTheCoordinator(t *testing.T) {
 	kafkatest.Receive(t, ownership.Lost(), "lost to be closed")
 	ownership.Release()
 	again := acquire(t, a)
-	if err := again.Confirm(t.Context()); err != nil {
-		t.Errorf("confirm after it has joined again: %v", err)
-	}
+	must.Do(t, again.Confirm(t.Context()))
 	if err := ownership.Confirm(t.Context()); !errors.Is(err, bridge.ErrNotOwner) {
 		t.Errorf("confirm of the earlier ownership returned %v, want ErrNotOwner", err)
 	}
@@ -219,9 +205,7 @@ func TestForgottenMember(t *testing.T) {
 	kafkatest.Receive(t, ownership.Lost(), "lost to be closed")
 	ownership.Release()
 	again := acquire(t, a)
-	if err := again.Confirm(t.Context()); err != nil {
-		t.Errorf("confirm after it has joined again: %v", err)
-	}
+	must.Do(t, again.Confirm(t.Context()))
 	if err := ownership.Confirm(t.Context()); !errors.Is(err, bridge.ErrNotOwner) {
 		t.Errorf("confirm of the earlier ownership returned %v, want ErrNotOwner", err)
 	}

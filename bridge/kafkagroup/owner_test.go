@@ -136,9 +136,7 @@ func closeGroup(t *testing.T, g *kafkagroup.Owner) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel() // wait for no release
-	if err := g.Close(ctx); err != nil {
-		t.Errorf("close: %v", err)
-	}
+	must.Do(t, g.Close(ctx))
 }
 
 // steer has a member of the test decide who gets the stream.

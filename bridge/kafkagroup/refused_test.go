@@ -16,6 +16,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/kafkagroup"
 )
@@ -161,9 +162,7 @@ func TestGroupMakesTheCheckpointTopic(t *testing.T) {
 		return nil
 	}
 	ownership := acquire(t, p.open(""))
-	if err := ownership.Confirm(t.Context()); err != nil {
-		t.Errorf("confirm: %v", err)
-	}
+	must.Do(t, ownership.Confirm(t.Context()))
 	if n := unknown.Load(); n <= 8 {
 		t.Errorf("%d requests for the topic, want more", n)
 	}

@@ -188,7 +188,5 @@ func TestForgetMarks(t *testing.T) {
 	if _, ok := later["0/2"]; err != nil || !ok || len(later) != 1 || len(r.Marks()) != 1 {
 		t.Errorf("marks %v, %v and %v; want 0/2", later, err, r.Marks())
 	}
-	if _, err := r.Publish(t.Context(), page(event("0/4", "u")), "0/4", []byte("{}")); err != nil {
-		t.Errorf("publish after that: %v", err)
-	}
+	must.Get(r.Publish(t.Context(), page(event("0/4", "u")), "0/4", []byte("{}")))(t)
 }

@@ -104,9 +104,7 @@ func TestWindow(t *testing.T) {
 		}
 	}
 	mustCommit(t, s, batch(window, 1))
-	if err := commit(t, live, batch(cfg, 2)); err != nil {
-		t.Errorf("the stream after a window's commit: %v", err)
-	}
+	must.Do(t, commit(t, live, batch(cfg, 2)))
 	recoverTo(t, open(t, window), window, 1)
 	recoverTo(t, open(t, cfg), cfg, 2)
 	other := windowConfig(cfg, &job, 1)

@@ -54,9 +54,7 @@ func TestLogBeginsLater(t *testing.T) {
 	}
 	s := recovered(t, cfg)
 	mustCommit(t, s, batch(cfg, 1))
-	if err := tryRecover(t, s); err != nil {
-		t.Errorf("recover: %v", err)
-	}
+	must.Do(t, tryRecover(t, s))
 	if got := trailOf(t, open(t, cfg), 10); len(got) != 1 {
 		t.Errorf("the trail is %v, want the one checkpoint", got)
 	}
@@ -83,9 +81,7 @@ func TestJobsLogBeginsLater(t *testing.T) {
 	}
 	r := must.Get(kafkasink.OpenRepair(t.Context(), cfg.Wired(), kafkasink.JobDLQ))(t)
 	defer r.Close()
-	if _, err := r.Publish(t.Context(), page(event("again", "u")), "0/1", []byte("{}")); err != nil {
-		t.Errorf("repair: %v", err)
-	}
+	must.Get(r.Publish(t.Context(), page(event("again", "u")), "0/1", []byte("{}")))(t)
 }
 
 // produceAs puts n records of a stream into partition 0 of a topic.

@@ -403,9 +403,7 @@ func TestOwnershipMakesTheCheckpointTopic(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
 	defer cancel()
 	ownership := must.Get(owner.Acquire(ctx))(t)
-	if err := ownership.Confirm(ctx); err != nil {
-		t.Errorf("confirm: %v", err)
-	}
+	must.Do(t, ownership.Confirm(ctx))
 	ownership.Release()
 	must.Do(t, owner.Close(t.Context()))
 }

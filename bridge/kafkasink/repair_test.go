@@ -70,9 +70,7 @@ func TestRepair(t *testing.T) {
 			r := openRepair(t, cfg)
 			must.Do(t, republish(t, r, "e"))
 			must.Do(t, republish(t, r, "f"))
-			if _, err := tryPublish(t, live, page(event("g", "u"))); err != nil {
-				t.Errorf("the live stream was disturbed: %v", err)
-			}
+			must.Get(tryPublish(t, live, page(event("g", "u"))))(t)
 			wantRepaired(t, cfg, "e", "f")
 			var twins []*kgo.Record
 			for _, rec := range consume(t, cfg, cfg.Topic) {
@@ -182,9 +180,7 @@ func TestRepairRefuses(t *testing.T) {
 	large.Raw = []byte(`{"eventId":"large","x":"` + strings.Repeat("x", 2<<20) + `"}`)
 	dry := must.Get(kafkasink.Rehearse(t.Context(), cfg.Wired(), kafkasink.JobDLQ))(t)
 	defer dry.Close()
-	if err := republish(t, dry, "small"); err != nil {
-		t.Errorf("a rehearsal refuses a small event: %v", err)
-	}
+	must.Do(t, republish(t, dry, "small"))
 	r := openRepair(t, cfg)
 	for _, r := range []*kafkasink.Repair{dry, r} {
 		_, err := r.Publish(t.Context(), page(event("with it", "u"), large), "large", []byte("mark"))
@@ -276,9 +272,7 @@ func TestRepairHeldBack(t *testing.T) {
 				t.Fatalf("after %s: %v", time.Since(began), err)
 			}
 			defer r.Close()
-			if err := republish(t, r, "e"); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, republish(t, r, "e"))
 		})
 	}
 }

@@ -61,9 +61,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 		t.Errorf("before the files changed: %v, hint %q", f, f.Hint)
 	}
 	rotate(second)
-	if err := ask(); err != nil {
-		t.Errorf("with the new files: %v", err)
-	}
+	must.Do(t, ask())
 	write(cfg.TLSKeyFile, "half")
 	f := client.Explain(ask(), "")
 	if kafkatest.AsFault(t, f, bridge.Transient, ""); f.Code != "tls" || !strings.Contains(f.Error(), "KAFKA_TLS_CERT") ||
