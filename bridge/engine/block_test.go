@@ -60,9 +60,7 @@ func TestBlocked(t *testing.T) {
 				r.t.Errorf("%d requests in ten blocked minutes, want about %d", n, 10*tc.perProbe)
 			}
 			r.wantState(bridge.StateBlocked, tc.reason)
-			if n := strings.Count(r.log.String(), "level=ERROR"); n != 1 {
-				r.t.Errorf("said %d times that it is blocked, want once", n)
-			}
+			r.wantLogged("level=ERROR", 1)
 			r.source.Refuse(nil)
 			r.wantIdleAfter(2 * time.Minute)
 		})
@@ -184,9 +182,7 @@ func TestLongCursor(t *testing.T) {
 		})
 		r.startFor(5 * time.Second)
 		r.wantState(bridge.StateBlocked, bridge.ReasonCursor)
-		if len(r.values()) != 0 {
-			t.Error("published a page whose cursor cannot be followed")
-		}
+		r.wantEvents(0)
 	})
 }
 
@@ -216,9 +212,7 @@ func TestAnotherTenant(t *testing.T) {
 		org = "evil"
 		r.startFor(time.Minute)
 		r.wantState(bridge.StateBlocked, bridge.ReasonSource)
-		if len(r.values()) != 1 {
-			t.Errorf("%d events, want only those of the first tenant", len(r.values()))
-		}
+		r.wantEvents(1) // only those of the first tenant
 		// A reset accepts the new one.
 		r.apply("accept", bridge.Target{Cursor: "c1"})
 		r.after(time.Minute)

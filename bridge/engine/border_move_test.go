@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -138,9 +137,7 @@ func TestWideBorder(t *testing.T) {
 			n += 100
 		}
 		r.wantCounts(300+30-16, 300)
-		if got := strings.Count(r.log.String(), "pages overlap by all items kept"); got != 1 {
-			r.t.Errorf("it is said %d times", got)
-		}
+		r.wantLogged("pages overlap by all items kept", 1)
 	})
 }
 

@@ -117,17 +117,13 @@ func TestFirstPageForAStaleCursor(t *testing.T) {
 				if policy == "stop" {
 					r.wantState(bridge.StateBlocked, bridge.ReasonCursor)
 				}
-				if got := r.values(); len(got) != 80 {
-					r.t.Errorf("%d events, want the 80 once", len(got))
-				}
+				r.wantEvents(80)
 				if moved := len(r.observed(bridge.ObserveReset, "refused-cursor")); (moved > 0) != (policy == "previous") {
 					r.t.Errorf("moved %d times under %s", moved, policy)
 				}
 				r.source.Serve(forgetful(false))
 				r.after(5 * time.Minute)
-				if got := r.values(); len(got) != 80 {
-					r.t.Errorf("%d events after the cursor is known again, want the 80 once", len(got))
-				}
+				r.wantEvents(80)
 			})
 		}
 	}
@@ -157,9 +153,7 @@ func TestFullPageWithoutNext(t *testing.T) {
 				return answer(tc.next, sparseItem("1", 1), sparseItem("2", 1))
 			})
 			r.startFor(25 * time.Hour)
-			if got := strings.Count(r.log.String(), "full page without a next page"); got != tc.warns {
-				r.t.Errorf("%d warnings in 25 hours, want %d", got, tc.warns)
-			}
+			r.wantLogged("full page without a next page", tc.warns)
 			if got := r.bridge.Status().FullPage; got != (tc.warns > 0) {
 				r.t.Errorf("status says %t", got)
 			}
@@ -276,9 +270,7 @@ func TestInclusiveEndOfOneTime(t *testing.T) {
 				later = 2
 				again()
 				r.wantState(bridge.StateIdle, "")
-				if got := r.values(); len(got) != n+2 {
-					r.t.Errorf("%s", brief(got))
-				}
+				r.wantEvents(n + 2)
 			})
 		}
 	}

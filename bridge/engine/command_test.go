@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +24,13 @@ func (r *harness) command(id string, target bridge.Target) bridge.Answer {
 // apply is a command that must be applied.
 func (r *harness) apply(id string, target bridge.Target) {
 	r.t.Helper()
-	if a := r.command(id, target); !a.Applied {
+	r.applied(r.command(id, target))
+}
+
+// applied ends the test at an answer that refuses the command.
+func (r *harness) applied(a bridge.Answer) {
+	r.t.Helper()
+	if !a.Applied {
 		r.t.Fatalf("refused: %s", a.Detail)
 	}
 }
@@ -76,61 +81,35 @@ func (r *harness) wantApplied(id string) {
 	}
 }
 
-// A reset to where the stream is keeps what is known of the position; one to
-// elsewhere does not.
-func TestResetThatStays(t *testing.T) {
+// A reset to where the stream is keeps what is known of the position. A rewind keeps the
+// position in time of its entry, and is called one. What is reset elsewhere, or under another
+// export, has no known position.
+func TestResetKeepsWhatIsKnown(t *testing.T) {
 	t.Parallel()
+	origin := bridge.Origin{Resource: "events", Start: 5}
+	users := bridge.Origin{Resource: "users", Start: 5}
 	from := bridge.Checkpoint{
-		Version: bridge.Version{Epoch: 2, Seq: 7}, Cursor: "c9", Tail: bridge.Tail{{1}},
-		Origin: bridge.Origin{Resource: "events", Start: 5},
+		Version: bridge.Version{Epoch: 2, Seq: 7}, Cursor: "c9", Tail: bridge.Tail{{1}}, Origin: origin,
 		Events: 90, Pages: 9, LastEventTime: 100, PositionTime: 200, AdvanceTime: 300, Drained: true,
 	}
-	at := bridge.Version{Epoch: 2, Seq: 3} // the same position, before some heartbeats
-	stay := bridge.Target{Cursor: "c9", Tail: from.Tail, Start: 5, Events: 90, Pages: 9, Entry: &at}
-	back, unknown, elsewhere := stay, stay, from.Origin
-	back.Cursor, back.Events = "c8", 80
-	unknown.Entry = nil
-	elsewhere.Resource = "users"
-	for name, c := range map[string]struct {
-		to     bridge.Target
-		origin bridge.Origin
-		keeps  bool
-	}{
-		"stays": {stay, from.Origin, true}, "goes back": {back, from.Origin, false},
-		"by cursor":      {unknown, from.Origin, false},
-		"another export": {stay, elsewhere, false},
-	} {
-		got := bridge.Reset(from, c.origin, bridge.Command{ID: "r", Kind: bridge.KindReset, Target: c.to})
-		if kept := got.LastEventTime == 100 && got.PositionTime == 200 && got.AdvanceTime == 300; kept != c.keeps ||
-			got.Drained || got.Epoch != 3 {
-			t.Errorf("%s: times %d, %d, %d, drained %v, epoch %d", name, got.LastEventTime, got.PositionTime, got.AdvanceTime,
-				got.Drained, got.Epoch)
-		}
-	}
-}
-
-// A rewind keeps the position in time of its entry, and is called one. What is
-// reset elsewhere, or under another export, has no known position.
-func TestRewindIsKnown(t *testing.T) {
-	t.Parallel()
-	origin := bridge.Origin{Resource: "events"}
-	from := bridge.Checkpoint{Version: bridge.Version{Epoch: 2, Seq: 7}, Cursor: "c9", Origin: origin, Events: 90,
-		PositionTime: 200}
 	entry := bridge.Entry{Checkpoint: bridge.Checkpoint{Version: bridge.Version{Epoch: 1, Seq: 3}, Cursor: "c3",
 		Origin: origin, Events: 30, PositionTime: 100}}
-	users := origin
-	users.Resource = "users"
-	stays, at := entry.Target(), from.Version
-	stays.Cursor, stays.Events, stays.Entry = from.Cursor, from.Events, &at
+	at := bridge.Version{Epoch: 2, Seq: 3} // the same position, before some heartbeats
+	stay := bridge.Target{Cursor: "c9", Tail: from.Tail, Start: 5, Events: 90, Pages: 9, Entry: &at}
+	back, unknown := stay, stay
+	back.Cursor, back.Events, unknown.Entry = "c8", 80, nil
 	for name, c := range map[string]struct {
 		to       bridge.Target
 		origin   bridge.Origin
 		kind     bridge.Kind
 		position int64
 	}{
+		"to where it is":   {stay, origin, bridge.KindReset, 200},
+		"back":             {back, origin, bridge.KindRewind, 0},
+		"by cursor":        {unknown, origin, bridge.KindReset, 0},
+		"another export":   {stay, users, bridge.KindReset, 0},
 		"to an entry":      {entry.Target(), origin, bridge.KindRewind, 100},
 		"of other events":  {entry.Target(), users, bridge.KindRewind, 0},
-		"to where it is":   {stays, origin, bridge.KindReset, 200},
 		"to a cursor":      {bridge.Target{Cursor: "c3"}, origin, bridge.KindReset, 0},
 		"to the beginning": {bridge.Target{}, origin, bridge.KindReset, 0},
 	} {
@@ -138,6 +117,10 @@ func TestRewindIsKnown(t *testing.T) {
 		if got.Kind != bridge.KindReset || got.Change.Kind != c.kind || got.PositionTime != c.position {
 			t.Errorf("%s: a commit %s by a %s at %d, want a reset by a %s at %d", name, got.Kind, got.Change.Kind,
 				got.PositionTime, c.kind, c.position)
+		}
+		stays := c.position == from.PositionTime
+		if kept := got.LastEventTime == 100 && got.AdvanceTime == 300; kept != stays || got.Drained || got.Epoch != 3 {
+			t.Errorf("%s: times %d and %d, drained %v, epoch %d", name, got.LastEventTime, got.AdvanceTime, got.Drained, got.Epoch)
 		}
 	}
 }
@@ -259,18 +242,10 @@ func TestCommandsRefused(t *testing.T) {
 		}
 		r.after(time.Second)
 		r.wantOnce()
-	})
-}
-
-// TestTwoResets: the second was made for the epoch before the first.
-func TestTwoResets(t *testing.T) {
-	bubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) {
-		r.follow(500, 20*time.Millisecond)
-		r.push("a", 0, bridge.Target{})
-		r.push("b", 0, bridge.Target{})
-		applied := []bool{r.await("a").Applied, r.await("b").Applied}
-		if !slices.Equal(applied, []bool{true, false}) {
-			t.Errorf("applied %v, want only the first", applied)
+		r.push("first", 0, bridge.Target{})
+		r.push("second", 0, bridge.Target{}) // made for the epoch before the first
+		if first, second := r.await("first"), r.await("second"); !first.Applied || second.Applied {
+			t.Errorf("of two resets for one epoch: %+v, %+v; want only the first applied", first, second)
 		}
 	})
 }
@@ -388,9 +363,7 @@ func TestRefusesOnStaleKnowledge(t *testing.T) {
 		to.Owner, to.Session, to.WrittenAt = "cli", "clisession", time.Now().UnixMilli()
 		must.Do(t, r.store.Advance(r.t.Context(), c, to))
 		r.push("b", 1, bridge.Target{})
-		if a := r.await("b"); !a.Applied {
-			t.Errorf("a command for the stored epoch 1 is refused by an owner that does not own: %s", a.Detail)
-		}
+		r.applied(r.await("b")) // by the owner of the stored epoch
 	})
 }
 

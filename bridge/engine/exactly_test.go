@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -54,9 +53,7 @@ func TestExactlyWithoutStore(t *testing.T) {
 			}
 			heal()
 			r.after(time.Minute)
-			if got, want := r.store.Checkpoint().Version, r.bridge.Status().Version; got != want {
-				r.t.Errorf("the store is at %s after it came back, the stream at %s", got, want)
-			}
+			r.wantCopied(0)
 		})
 	}
 }
@@ -276,15 +273,28 @@ func TestCommandWhileTheSinkFails(t *testing.T) {
 	})
 }
 
+// wantCopied checks that the store has the stream's checkpoint, and in which epoch.
+func (r *harness) wantCopied(epoch int64) {
+	r.t.Helper()
+	if got, want := r.store.Checkpoint().Version, r.bridge.Status().Version; got != want || got.Epoch != epoch {
+		r.t.Errorf("the store is at %s, the stream at %s, want both in epoch %d", got, want, epoch)
+	}
+}
+
+// overtake puts a checkpoint of another process into the store, so many commits ahead.
+func (r *harness) overtake(commits int64) {
+	r.t.Helper()
+	other := r.store.Checkpoint()
+	other.Seq += commits
+	other.Session, other.Owner = "other", "somebody"
+	r.store.Put(must.Get(other.Encode())(r.t))
+}
+
 // Somebody else's newer checkpoint in Redis makes the bridge look once.
 func TestExactlyStoreAhead(t *testing.T) {
 	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.follow(20, 5*time.Second)
-		other := r.store.Checkpoint()
-		other.Seq += 100
-		other.Session, other.Owner = "other", "somebody"
-		raw := must.Get(other.Encode())(t)
-		r.store.Put(raw)
+		r.overtake(100)
 		r.grow(20, time.Minute)
 		r.wantOnce() // policy kafka, and Kafka lost nothing
 		r.wantObserved(bridge.ObserveTopic, bridge.TopicLost, 1)
@@ -292,9 +302,7 @@ func TestExactlyStoreAhead(t *testing.T) {
 		if n := r.topic.Recovers(); n != 2 {
 			t.Errorf("%d sessions, want 2", n)
 		}
-		if got, want := r.store.Checkpoint().Version, r.bridge.Status().Version; got != want || got.Epoch != 1 {
-			t.Errorf("the store is at %s, the stream at %s, want both in epoch 1", got, want)
-		}
+		r.wantCopied(1)
 	})
 }
 
@@ -303,11 +311,7 @@ func TestExactlyStoreAhead(t *testing.T) {
 func TestExactlyStoreAheadUnseen(t *testing.T) {
 	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.follow(20, 5*time.Second)
-		other := r.store.Checkpoint()
-		other.Seq += 1000
-		other.Session, other.Owner = "other", "somebody"
-		raw := must.Get(other.Encode())(t)
-		r.store.Put(raw)
+		r.overtake(1000)
 		away := func(err error) {
 			for n := 3; n < 2000; n += 2 { // 1 was the session's, 2 is the mirror's
 				r.store.FailLoad(n, err)
@@ -323,9 +327,7 @@ func TestExactlyStoreAheadUnseen(t *testing.T) {
 		}
 		away(nil)
 		r.wantIdleAfter(2 * time.Minute)
-		if got, want := r.store.Checkpoint().Version, r.bridge.Status().Version; got != want || got.Epoch != 1 {
-			t.Errorf("the store is at %s, the stream at %s, want both in epoch 1", got, want)
-		}
+		r.wantCopied(1)
 	})
 }
 
@@ -444,11 +446,7 @@ func TestExactlyDropsTheBatchAtHand(t *testing.T) {
 		exactlyInBubble(t, bridgetest.Export{Latency: 9 * time.Millisecond}, func(r *harness) {
 			r.topic.Latency = 60 * time.Millisecond // so that batches grow
 			r.follow(4000, time.Second+time.Duration(n)*7*time.Millisecond)
-			foreign := r.store.Checkpoint()
-			foreign.Seq += 5000
-			foreign.Session, foreign.Owner = "other", "other"
-			raw := must.Get(json.Marshal(foreign))(t)
-			r.store.Put(raw)
+			r.overtake(5000)
 			for r.bridge.Status().State != bridge.StateBackoff {
 				r.after(time.Millisecond)
 			}
@@ -478,9 +476,7 @@ func TestIgnoredCursor(t *testing.T) {
 			})
 			r.startFor(10 * time.Minute)
 			r.wantState(bridge.StateBlocked, bridge.ReasonCycle)
-			if got := r.values(); len(got) != 3 {
-				r.t.Errorf("%d events are published, want 3", len(got))
-			}
+			r.wantEvents(3)
 		})
 	}
 }

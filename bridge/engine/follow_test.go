@@ -331,10 +331,7 @@ func TestStoreRolledBack(t *testing.T) {
 		r.follow(500, 300*time.Millisecond)
 		r.store.RollBack(3)
 		r.after(300 * time.Millisecond)
-		a := r.command("r1", bridge.Target{})
-		if !a.Applied {
-			t.Fatalf("reset refused: %s", a.Detail)
-		}
+		r.apply("r1", bridge.Target{})
 		r.after(50 * time.Millisecond)
 		r.store.RollBack(5) // loses the reset too, which was acknowledged
 		r.after(time.Minute)
@@ -355,9 +352,7 @@ func TestCheckpointLost(t *testing.T) {
 			t.Error("asked the API without a checkpoint")
 		}
 		r.push("r", 0, bridge.Target{Start: 1})
-		if a := r.await("r"); !a.Applied {
-			t.Fatalf("refused: %s", a.Detail)
-		}
+		r.applied(r.await("r"))
 		r.after(time.Minute)
 		r.wantState(bridge.StateIdle, "")
 		r.wantEvents(100)

@@ -433,6 +433,14 @@ func (r *harness) wantEvents(n int) {
 	}
 }
 
+// wantLogged checks how often the log says something.
+func (r *harness) wantLogged(text string, n int) {
+	r.t.Helper()
+	if got := strings.Count(r.log.String(), text); got != n {
+		r.t.Errorf("the log says %d times %q, want %d", got, text, n)
+	}
+}
+
 // wantIdleAfter checks, after a time, that the stream has all events, each once.
 func (r *harness) wantIdleAfter(d time.Duration) {
 	r.t.Helper()

@@ -291,9 +291,7 @@ func TestOwnerRefuses(t *testing.T) {
 			a.want(bridge.StateBlocked, bridge.ReasonOwner, false)
 			r.after(100 * time.Millisecond)
 		}
-		if n := strings.Count(r.log.String(), "msg=blocked"); n != 1 {
-			t.Errorf("%d log records say that it is blocked", n)
-		}
+		r.wantLogged("msg=blocked", 1)
 		r.wantOnce()
 		b.end()
 		r.grow(10, 20*time.Second)

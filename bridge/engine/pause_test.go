@@ -69,9 +69,7 @@ func TestPauseEnds(t *testing.T) {
 	inModes(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
 		r.follow(1000, time.Second)
 		end := time.Now().Add(10 * time.Minute)
-		if a := r.ask("p1", bridge.KindPause, end.UnixMilli()); !a.Applied {
-			r.t.Fatal(a.Detail)
-		}
+		r.applied(r.ask("p1", bridge.KindPause, end.UnixMilli()))
 		r.after(time.Until(end) - time.Second)
 		r.wantState(bridge.StatePaused, "")
 		r.wantIdleAfter(time.Minute)
@@ -173,9 +171,7 @@ func TestResumeAfterTheCheckpointWasAway(t *testing.T) {
 		r.store.Put(raw)
 		r.after(2 * time.Minute)
 		r.wantState(bridge.StatePaused, "")
-		if a := r.ask("p2", bridge.KindResume, 0); !a.Applied {
-			t.Errorf("resume: %+v", a)
-		}
+		r.applied(r.ask("p2", bridge.KindResume, 0))
 		r.source.Grow(20)
 		r.wantIdleAfter(time.Minute)
 	})
@@ -215,12 +211,8 @@ func TestPauseWhereKafkaLostData(t *testing.T) {
 		}
 		r.wantState(bridge.StateBlocked, bridge.ReasonCheckpoint)
 		r.push("r1", 0, bridge.Target{})
-		if a := r.await("r1"); !a.Applied {
-			t.Errorf("reset: %+v", a)
-		}
+		r.applied(r.await("r1"))
 		r.wantIdleAfter(time.Minute)
-		if a := r.ask("p2", bridge.KindPause, bridge.Forever); !a.Applied {
-			t.Errorf("pause of a stream that was repaired: %+v", a)
-		}
+		r.applied(r.ask("p2", bridge.KindPause, bridge.Forever))
 	})
 }

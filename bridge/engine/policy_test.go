@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -147,17 +146,6 @@ func TestHeartbeatsOutOfStep(t *testing.T) {
 	}
 	if len(times) < 40 {
 		t.Errorf("100 streams commit in %d different seconds", len(times))
-	}
-}
-
-func TestFaultOf(t *testing.T) {
-	t.Parallel()
-	f := &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth, Err: errors.New("401")}
-	if got := bridge.FaultOf(fmt.Errorf("fetch: %w", f)); got != f {
-		t.Errorf("got %v", got)
-	}
-	if got := bridge.FaultOf(errors.New("x")); got.Class != bridge.Transient {
-		t.Errorf("an unknown error is %v, want transient", got.Class)
 	}
 }
 

@@ -176,9 +176,7 @@ func TestEmptyCircleIsTail(t *testing.T) {
 			}
 			more.Store(true)
 			r.after(5 * time.Minute)
-			if got := r.values(); len(got) != 2 {
-				r.t.Errorf("topic holds %q", got)
-			}
+			r.wantEvents(2)
 		})
 	}
 }

@@ -346,12 +346,8 @@ func TestTopicGrows(t *testing.T) {
 			}
 			r.after(2 * time.Minute)
 			r.restart(2 * time.Minute)
-			if n := len(r.observed(bridge.ObserveTopic, bridge.TopicGrew)); n != 1 {
-				r.t.Errorf("observed %d times, want once", n)
-			}
-			if n := strings.Count(r.log.String(), "partitions added"); n != 1 {
-				r.t.Errorf("said %d times, want once", n)
-			}
+			r.wantObserved(bridge.ObserveTopic, bridge.TopicGrew, 1)
+			r.wantLogged("partitions added", 1)
 			got := r.store.Checkpoint().Topics[0]
 			if got.Partitions != 2 || got.GrewFrom != 1 || got.GrewAt == 0 {
 				r.t.Errorf("the checkpoint remembers %+v", got)
