@@ -1,11 +1,11 @@
 package cursorstore_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // TestAround: the entries around an instant are of the current branch, Find searches
@@ -15,9 +15,7 @@ func TestAround(t *testing.T) {
 	onServers(t, func(t *testing.T, s *server) {
 		w := newWriter(t, s.space(t).open(stream))
 		_, _, err := w.store.Around(t.Context(), time.UnixMilli(0), time.UnixMilli(0))
-		if !errors.Is(err, bridge.ErrNoCheckpoint) {
-			t.Errorf("an empty store: %v, want ErrNoCheckpoint", err)
-		}
+		must.Be(t, err, bridge.ErrNoCheckpoint)
 		page := func() {
 			w.commit(10_000, func(c *bridge.Checkpoint) {
 				c.Pages++
@@ -60,9 +58,7 @@ func TestAround(t *testing.T) {
 			}
 		}
 		_, err = w.store.Find(t.Context(), func(*bridge.Checkpoint) bool { return false })
-		if !errors.Is(err, bridge.ErrNoEntry) {
-			t.Errorf("nothing matches: %v, want ErrNoEntry", err)
-		}
+		must.Be(t, err, bridge.ErrNoEntry)
 	})
 }
 

@@ -86,8 +86,7 @@ func (w *writer) reset(after int64, target bridge.Target) bridge.Version {
 
 func (w *writer) entry(p bridge.Version) bridge.Entry {
 	w.t.Helper()
-	e := must.Get(w.store.Entry(w.t.Context(), p))(w.t)
-	return e
+	return must.Get(w.store.Entry(w.t.Context(), p))(w.t)
 }
 
 func TestHistoryRecords(t *testing.T) {

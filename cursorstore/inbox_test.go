@@ -420,9 +420,7 @@ func TestInvalidRequestInHand(t *testing.T) {
 	if _, err := store.Next(t.Context()); !errors.Is(err, bridge.ErrInvalidCommand) {
 		t.Errorf("next returned %v", err)
 	}
-	if err := store.Request(t.Context(), reset("r2"), time.Minute); !errors.Is(err, bridge.ErrInvalidCommand) {
-		t.Errorf("request returned %v", err)
-	}
+	must.Be(t, store.Request(t.Context(), reset("r2"), time.Minute), bridge.ErrInvalidCommand)
 	if o, err := store.Outcome(t.Context(), "r1"); err != nil || o.State != bridge.CommandClaimed {
 		t.Errorf("the request is %s, %v", o.State, err)
 	}
@@ -434,9 +432,7 @@ func TestInvalidRequestIsNotMade(t *testing.T) {
 	sp := embedded(t).space(t)
 	c := reset("r1")
 	c.Reason = strings.Repeat("x", 1001)
-	if err := sp.open(stream).Request(t.Context(), c, time.Minute); !errors.Is(err, bridge.ErrInvalidCommand) {
-		t.Errorf("request returned %v", err)
-	}
+	must.Be(t, sp.open(stream).Request(t.Context(), c, time.Minute), bridge.ErrInvalidCommand)
 	if keys := sp.keys(); len(keys) > 0 {
 		t.Errorf("stored %q", keys)
 	}

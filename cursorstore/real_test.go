@@ -310,9 +310,7 @@ func TestFailOver(t *testing.T) {
 	// The writer does not know the stored change, and must read it first.
 	next := lost
 	next.Seq++
-	if err := w.store.Advance(ctx, lost, next); !errors.Is(err, bridge.ErrConflict) {
-		t.Fatalf("advance over a lost reset returned %v, want ErrConflict", err)
-	}
+	must.Be(t, w.store.Advance(ctx, lost, next), bridge.ErrConflict)
 	wantStored(t, w.store, kept)
 	// Having looked, it writes again what it knows to be so.
 	mustAdvance(t, w.store, kept, next)

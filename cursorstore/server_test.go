@@ -197,8 +197,7 @@ func (s *space) key(name string) string { return s.prefix + ":{" + stream + "}:"
 
 func (s *space) keys() []string {
 	s.t.Helper()
-	keys := must.Get(s.raw.Keys(context.Background(), s.prefix+":*").Result())(s.t)
-	return keys
+	return must.Get(s.raw.Keys(context.Background(), s.prefix+":*").Result())(s.t)
 }
 
 func (s *space) wipe() {

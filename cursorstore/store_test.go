@@ -157,9 +157,7 @@ func TestAdvanceRefusesForeign(t *testing.T) {
 			mustAdvance(t, store, bridge.Checkpoint{}, at(0, 5))
 			sp.raw.Del(t.Context(), sp.key("history"))
 			sp.raw.Set(t.Context(), sp.key("history"), "x", 0)
-			if err := store.Advance(t.Context(), at(0, 5), at(0, 6)); !errors.Is(err, bridge.ErrForeign) {
-				t.Errorf("advance returned %v, want ErrForeign", err)
-			}
+			must.Be(t, store.Advance(t.Context(), at(0, 5), at(0, 6)), bridge.ErrForeign)
 			wantStored(t, store, at(0, 5))
 		})
 	})

@@ -60,8 +60,7 @@ func TestThin(t *testing.T) {
 func members(t *testing.T, sp *space) []string {
 	t.Helper()
 	sp.versions() // checks that index and history agree
-	got := must.Get(sp.raw.ZRange(t.Context(), sp.key("history:index"), 0, -1).Result())(t)
-	return got
+	return must.Get(sp.raw.ZRange(t.Context(), sp.key("history:index"), 0, -1).Result())(t)
 }
 
 // thinned is the rule in other words: an entry stays if and only if no earlier entry of its

@@ -107,9 +107,7 @@ func TestPutStatuses(t *testing.T) {
 		}
 		broken := sp.prefix + ":{s7}:status"
 		must.Do(t, s.raw.HSet(t.Context(), broken, "a", "b").Err())
-		if err := c.PutStatuses(t.Context(), all); !errors.Is(err, bridge.ErrForeign) {
-			t.Errorf("a foreign value: %v", err)
-		}
+		must.Be(t, c.PutStatuses(t.Context(), all), bridge.ErrForeign)
 		for _, n := range []int{0, 6, 8, 199, 200, 449} {
 			got, ok, err := c.Stream(all[n].Stream).Status(t.Context())
 			if !ok || err != nil || got.Events != int64(n) {

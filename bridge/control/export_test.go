@@ -20,8 +20,7 @@ func exports(t *testing.T, c bridge.Checkpoint) {
 	document := func(change func(e *control.Export)) []byte {
 		e := out
 		change(&e)
-		data := must.Get(json.MarshalIndent(e, "", "  "))(t)
-		return data
+		return must.Get(json.MarshalIndent(e, "", "  "))(t)
 	}
 	whole := document(func(*control.Export) {})
 	got, err := control.ReadExport(bytes.NewReader(whole))

@@ -79,9 +79,7 @@ func TestNobodyRuns(t *testing.T) {
 		}
 		r.kafka.unknown = errors.New("no coordinator")
 		_, err := r.Pause(t.Context(), why, 0)
-		if !errors.Is(err, control.ErrOwnerUnknown) {
-			t.Errorf("no coordinator: %v", err)
-		}
+		must.Be(t, err, control.ErrOwnerUnknown)
 		if state := r.redis.last.ID; state != "" || r.now().Epoch != 3 {
 			t.Errorf("the request %q stays, or was applied", state)
 		}
@@ -306,9 +304,7 @@ func TestPending(t *testing.T) {
 		r.redis.tell(nil)
 		r.kafka.unknown = errors.New("no coordinator")
 		_, err = r.Pause(t.Context(), why, 0)
-		if !errors.Is(err, control.ErrOwnerUnknown) {
-			t.Errorf("no coordinator: %v", err)
-		}
+		must.Be(t, err, control.ErrOwnerUnknown)
 		if want[*bridge.PendingError](t, err); !strings.Contains(err.Error(), "its outcome is unknown") {
 			t.Errorf("nobody knows: %v", err)
 		}
@@ -379,9 +375,7 @@ func TestWithoutRedis(t *testing.T) {
 			t.Errorf("owned by %q", by)
 		}
 		r.kafka.unknown = errors.New("no coordinator")
-		if err := stuck().Because; !errors.Is(err, control.ErrOwnerUnknown) {
-			t.Errorf("no coordinator: %v", err)
-		}
+		must.Be(t, stuck().Because, control.ErrOwnerUnknown)
 		r.kafka.unknown = nil
 		r.kafka.own()
 		r.open = func() bridge.Sink { return fenced{r.kafka.Open("events")} }

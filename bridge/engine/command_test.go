@@ -69,8 +69,7 @@ func (r *harness) await(id string) bridge.Answer {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
-	a := must.Get(r.inbox.Await(ctx, id))(r.t)
-	return a
+	return must.Get(r.inbox.Await(ctx, id))(r.t)
 }
 
 // wantApplied checks that a command was answered as applied.

@@ -288,9 +288,7 @@ func TestShutdownTimesOut(t *testing.T) {
 		r.topic.SetLatency(time.Hour)
 		r.after(5 * time.Second)
 		began := time.Now()
-		if err := r.end(); !errors.Is(err, engine.ErrShutdown) {
-			t.Errorf("end: %v, want ErrShutdown", err)
-		}
+		must.Be(t, r.end(), engine.ErrShutdown)
 		if took := time.Since(began); took != r.cfg.ShutdownTimeout {
 			t.Errorf("took %v, want %v", took, r.cfg.ShutdownTimeout)
 		}

@@ -107,9 +107,7 @@ func TestRead(t *testing.T) {
 		t.Errorf("it took %v: an end was waited for", took)
 	}
 	enough := errors.New("enough")
-	if err := l.Read(t.Context(), all, func(*kgo.Record) error { return enough }); !errors.Is(err, enough) {
-		t.Errorf("a visit's error becomes %v", err)
-	}
+	must.Be(t, l.Read(t.Context(), all, func(*kgo.Record) error { return enough }), enough)
 }
 
 // What is hidden or slow is waited for, and what does not come is an error that
@@ -180,9 +178,7 @@ func TestReadWaits(t *testing.T) {
 		}
 	}
 	l.Patience = time.Second
-	if err := l.Read(t.Context(), asked, got.add); !errors.Is(err, kafkaclient.ErrStalled) {
-		t.Errorf("without kafkatest.Patience: %v", err)
-	}
+	must.Be(t, l.Read(t.Context(), asked, got.add), kafkaclient.ErrStalled)
 
 	l.Patience = 0
 	ended := make(chan error, 1)

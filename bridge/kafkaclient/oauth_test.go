@@ -1,7 +1,6 @@
 package kafkaclient_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -39,8 +38,7 @@ func login(t *testing.T, c *kafkaclient.Config) *bridge.Fault {
 	must.Do(t, c.Validate())
 	client := must.Get(c.Open())(t)
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
-	defer cancel()
+	ctx := kafkatest.Context(t)
 	if err := client.Ping(ctx); err != nil {
 		return client.Explain(err, "")
 	}

@@ -51,9 +51,7 @@ func TestOwnerThatDoesNotLetGo(t *testing.T) {
 	a.Shorten(500 * time.Millisecond)
 	first := acquire(t, a)
 	second := kafkatest.Receive(t, begin(t, b), "the new process to have the stream")
-	if err := first.Confirm(t.Context()); !errors.Is(err, bridge.ErrNotOwner) {
-		t.Errorf("confirm of the one that hangs returned %v", err)
-	}
+	must.Be(t, first.Confirm(t.Context()), bridge.ErrNotOwner)
 	must.Do(t, second.Confirm(t.Context()))
 	first.Release()
 	if err := second.Confirm(t.Context()); err != nil {
@@ -179,16 +177,12 @@ func TestConfirmAsksTheCoordinator(t *testing.T) {
 	a := p.open("")
 	ownership := acquire(t, a)
 	remove(t, p.cfg)
-	if err := ownership.Confirm(t.Context()); !errors.Is(err, bridge.ErrNotOwner) {
-		t.Errorf("confirm of a removed member returned %v, want ErrNotOwner", err)
-	}
+	must.Be(t, ownership.Confirm(t.Context()), bridge.ErrNotOwner)
 	kafkatest.Receive(t, ownership.Lost(), "lost to be closed")
 	ownership.Release()
 	again := acquire(t, a)
 	must.Do(t, again.Confirm(t.Context()))
-	if err := ownership.Confirm(t.Context()); !errors.Is(err, bridge.ErrNotOwner) {
-		t.Errorf("confirm of the earlier ownership returned %v, want ErrNotOwner", err)
-	}
+	must.Be(t, ownership.Confirm(t.Context()), bridge.ErrNotOwner)
 }
 
 // TestForgottenMember: the owner hears only that the group changes, joins
@@ -206,9 +200,7 @@ func TestForgottenMember(t *testing.T) {
 	ownership.Release()
 	again := acquire(t, a)
 	must.Do(t, again.Confirm(t.Context()))
-	if err := ownership.Confirm(t.Context()); !errors.Is(err, bridge.ErrNotOwner) {
-		t.Errorf("confirm of the earlier ownership returned %v, want ErrNotOwner", err)
-	}
+	must.Be(t, ownership.Confirm(t.Context()), bridge.ErrNotOwner)
 }
 
 // remove takes all members out of the stream's group.
@@ -363,15 +355,13 @@ func TestAbandon(t *testing.T) {
 
 func tryAcquire(t *testing.T, g *kafkagroup.Owner) (bridge.Ownership, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
-	defer cancel()
+	ctx := kafkatest.Context(t)
 	return g.Acquire(ctx)
 }
 
 func acquire(t *testing.T, g *kafkagroup.Owner) bridge.Ownership {
 	t.Helper()
-	ownership := must.Get(tryAcquire(t, g))(t)
-	return ownership
+	return must.Get(tryAcquire(t, g))(t)
 }
 
 // begin calls Acquire on another goroutine, which ends with the test.

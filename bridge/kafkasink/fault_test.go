@@ -1,8 +1,6 @@
 package kafkasink_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,9 +40,7 @@ func TestMissingTopic(t *testing.T) {
 		t.Errorf("fault %v, advice %q, hint %q: want the checkpoint topic and the advice alone", f, f.HintCode, f.Hint)
 	}
 	kafkatest.CreateCheckpointTopic(t, cfg.Brokers, cfg.CheckpointTopic, nil)
-	if err := tryRecover(t, s); !errors.Is(err, bridge.ErrNoCheckpoint) {
-		t.Errorf("recover with all topics: %v", err)
-	}
+	must.Be(t, tryRecover(t, s), bridge.ErrNoCheckpoint)
 	publish(t, s, page(event("e", "u")))
 }
 
@@ -91,9 +87,7 @@ func TestBadEventStops(t *testing.T) {
 			if got := consume(t, cfg, cfg.Topic); len(got) != 0 {
 				t.Errorf("%d records were produced before the stop", len(got))
 			}
-			if !errors.Is(err, bridge.ErrRejected) {
-				t.Errorf("the error is %v, want an ErrRejected", err)
-			}
+			must.Be(t, err, bridge.ErrRejected)
 			publish(t, s, page(event("second", "u"))) // the session goes on
 			if got := consume(t, cfg, cfg.Topic); len(got) != 1 || !strings.Contains(string(got[0].Value), "second") {
 				t.Errorf("%d records after the next batch, want its one", len(got))
@@ -365,14 +359,11 @@ func TestACL(t *testing.T) {
 			}))
 			err := tryRecover(t, s)
 			if c.hint == "" {
-				if !errors.Is(err, bridge.ErrNoCheckpoint) {
-					t.Fatalf("recover: %v", err)
-				}
+				must.Be(t, err, bridge.ErrNoCheckpoint)
 				publish(t, s, page(event("e", "u")))
 				// "enough" is without reading: whether there are events stays
 				// unknown, and unknown is not none.
-				ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
-				defer cancel()
+				ctx := kafkatest.Context(t)
 				_, err := s.Holds(ctx)
 				f := kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonAuth)
 				if !strings.Contains(f.Hint, "--operation Read") {

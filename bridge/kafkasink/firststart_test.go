@@ -31,8 +31,7 @@ func TestFirstStartWithoutStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
-	defer cancel()
+	ctx := kafkatest.Context(t)
 	defer sink.Close()
 	_, err = sink.Recover(ctx, nil)
 	fault, ok := errors.AsType[*bridge.Fault](err)

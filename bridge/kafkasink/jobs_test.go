@@ -91,8 +91,7 @@ func put(t *testing.T, jobs *streamJobs, job backfill.Job) {
 // stream knows nothing of it.
 func TestWindow(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t), exactly)
-	live := recovered(t, cfg)
+	cfg, live := ready(t, exactly)
 	mustCommit(t, live, batch(cfg, 0))
 	job, window := newJob(t, cfg, backfill.Backfill, "aaaaaa")
 	s := recovered(t, window)
@@ -190,9 +189,7 @@ func TestJobs(t *testing.T) {
 		have.State = backfill.Done
 		return have, refused
 	})
-	if !errors.Is(err, refused) {
-		t.Errorf("a change that is refused returns %v", err)
-	}
+	must.Be(t, err, refused)
 	// Another process cancels the job while this one makes up its mind.
 	tries := 0
 	last, err := jobs.change(t.Context(), job.ID, func(have backfill.Job) (backfill.Job, error) {
@@ -221,7 +218,7 @@ func TestWatchJob(t *testing.T) {
 	jobs := jobsOf(cfg)
 	job, _ := newJob(t, cfg, backfill.Replay, "aaaaaa")
 	put(t, jobs, job)
-	ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
+	ctx, cancel := context.WithCancel(kafkatest.Context(t))
 	defer cancel()
 	partition := func(id string) int32 { return kafkasink.CheckpointPartition(cfg.Stream + "." + id) }
 	var seen []backfill.State
@@ -250,8 +247,7 @@ func TestHeldBackByWindow(t *testing.T) {
 	for name, run := range map[string]bool{"nobody has the job": false, "the job is run": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkastream.Config) { c.Group = c.Topic })
-			recoverTo(t, open(t, cfg), cfg, -1) // makes the topics
+			cfg, _ := ready(t, exactly, func(c *kafkastream.Config) { c.Group = c.Topic })
 			id := fmt.Sprintf("%06d", time.Now().UnixNano()%1_000_000)
 			job, window := newJob(t, cfg, backfill.Backfill, id)
 			foreignTransaction(t, window, window.CheckpointTopic+"."+job.WindowName(1))

@@ -3,7 +3,6 @@ package kafkasink_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -73,15 +72,12 @@ func ready(t *testing.T, changes ...func(*kafkastream.Config)) (kafkastream.Conf
 // restart recovers a stream without a checkpoint.
 func restart(t *testing.T, s *kafkasink.Sink) {
 	t.Helper()
-	if err := tryRecover(t, s); !errors.Is(err, bridge.ErrNoCheckpoint) {
-		t.Fatalf("recover: %v", err)
-	}
+	must.Be(t, tryRecover(t, s), bridge.ErrNoCheckpoint)
 }
 
 func tryRecover(t *testing.T, s *kafkasink.Sink) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
-	defer cancel()
+	ctx := kafkatest.Context(t)
 	_, err := s.Recover(ctx, nil)
 	return err
 }
@@ -124,15 +120,13 @@ func publishing(t *testing.T, s *kafkasink.Sink, pages ...*bridge.Page) <-chan e
 
 func tryPublish(t *testing.T, s *kafkasink.Sink, pages ...*bridge.Page) (bridge.Receipt, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
-	defer cancel()
+	ctx := kafkatest.Context(t)
 	return bridgetest.Load{Pages: pages}.Publish(ctx, s)
 }
 
 func publish(t *testing.T, s *kafkasink.Sink, pages ...*bridge.Page) bridge.Receipt {
 	t.Helper()
-	r := must.Get(tryPublish(t, s, pages...))(t)
-	return r
+	return must.Get(tryPublish(t, s, pages...))(t)
 }
 
 // page returns a page with the events.
@@ -159,8 +153,7 @@ func consume(t *testing.T, cfg kafkastream.Config, topic string) []*kgo.Record {
 	client := connect(t, cfg, kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
 		kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
-	defer cancel()
+	ctx := kafkatest.Context(t)
 	starts, err := kadm.NewClient(client).ListStartOffsets(ctx, topic)
 	if err != nil {
 		t.Fatalf("list offsets of %s: %v", topic, err)
@@ -246,8 +239,7 @@ func poison(p *bridge.Page) {
 }
 func alterTopic(t *testing.T, cfg kafkastream.Config, name, value string) {
 	t.Helper()
-	client := connect(t, cfg)
-	admin := kadm.NewClient(client)
+	admin := kadm.NewClient(connect(t, cfg))
 	answers, err := admin.AlterTopicConfigs(t.Context(),
 		[]kadm.AlterConfig{{Op: kadm.SetConfig, Name: name, Value: &value}}, cfg.Topic)
 	if err == nil {

@@ -1,7 +1,6 @@
 package kafkasink_test
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -120,9 +119,7 @@ func TestForeignCheckpoint(t *testing.T) {
 			writeCheckpoints(t, cfg, kgo.KeyStringRecord(c.key, c.value))
 			err := tryRecover(t, s)
 			kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonCheckpoint)
-			if !errors.Is(err, bridge.ErrForeign) {
-				t.Errorf("recover returned %v, want ErrForeign", err)
-			}
+			must.Be(t, err, bridge.ErrForeign)
 			repaired := checkpoint(cfg, 9) // somebody went on from it
 			value := must.Get(repaired.Encode())(t)
 			writeCheckpoints(t, cfg, kgo.KeyStringRecord(c.key, string(value)))

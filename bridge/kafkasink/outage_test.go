@@ -15,6 +15,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkaadmin"
 )
 
@@ -66,9 +67,7 @@ func TestRecoverWaits(t *testing.T) {
 	srv.Start()
 	select {
 	case err := <-result:
-		if !errors.Is(err, bridge.ErrNoCheckpoint) {
-			t.Fatalf("recover after the broker was back: %v", err)
-		}
+		must.Be(t, err, bridge.ErrNoCheckpoint)
 	case <-time.After(kafkatest.Patience):
 		t.Fatal("recover did not go on when the broker was back")
 	}

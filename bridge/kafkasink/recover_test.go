@@ -58,15 +58,12 @@ func TestCheckpointPartition(t *testing.T) {
 // time that the barrier takes.
 func TestOwnedAsked(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t), exactly)
-	older := recovered(t, cfg)
+	cfg, older := ready(t, exactly)
 	notOurs := fmt.Errorf("member 7: %w", bridge.ErrNotOwner)
 	asked := 0
 	_, err := open(t, cfg).Recover(t.Context(), func(context.Context) error {
 		asked++
-		if err := commit(t, older, batch(cfg, 0)); !errors.Is(err, bridge.ErrFenced) {
-			t.Errorf("while the owner is asked the older session's publish returned %v, want ErrFenced", err)
-		}
+		must.Be(t, commit(t, older, batch(cfg, 0)), bridge.ErrFenced)
 		return notOurs
 	})
 	if !errors.Is(err, notOurs) || asked != 1 {
@@ -99,8 +96,7 @@ func foreignTransaction(t *testing.T, cfg kafkastream.Config, id string) (end fu
 func TestHeldBack(t *testing.T) {
 	t.Parallel()
 	var seen kafkatest.Reports
-	cfg := config(t, kafkatest.Brokers(t), exactly, reportTo(&seen))
-	older := recovered(t, cfg)
+	cfg, older := ready(t, exactly, reportTo(&seen))
 	end := foreignTransaction(t, cfg, "somebody."+cfg.Topic)
 	mustCommit(t, older, batch(cfg, 0))
 
@@ -158,8 +154,7 @@ func TestHeldBackByOurs(t *testing.T) {
 		"another group runs it": "another"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkastream.Config) { c.Group = c.Topic })
-			recoverTo(t, open(t, cfg), cfg, -1)
+			cfg, _ := ready(t, exactly, func(c *kafkastream.Config) { c.Group = c.Topic })
 			// A unique name: a group of another test with the same ending
 			// would count as running the stream.
 			killed := fmt.Sprint("killed", time.Now().UnixNano())
@@ -334,8 +329,7 @@ func TestCheckpointTopicDeleted(t *testing.T) {
 
 func deleteTopic(t *testing.T, cfg kafkastream.Config, topic string) {
 	t.Helper()
-	client := connect(t, cfg)
-	admin := kadm.NewClient(client)
+	admin := kadm.NewClient(connect(t, cfg))
 	if _, err := admin.DeleteTopic(t.Context(), topic); err != nil {
 		t.Fatalf("delete topic %s: %v", topic, err)
 	}
@@ -400,8 +394,7 @@ func TestOwnershipMakesTheCheckpointTopic(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t))
 	owner := cfg.Ownership().Owner()
-	ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
-	defer cancel()
+	ctx := kafkatest.Context(t)
 	ownership := must.Get(owner.Acquire(ctx))(t)
 	must.Do(t, ownership.Confirm(ctx))
 	ownership.Release()

@@ -1,7 +1,6 @@
 package kafkasink_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -103,17 +102,14 @@ func TestRepair(t *testing.T) {
 // TestRepairFenced: of two at once only the newer one publishes.
 func TestRepairFenced(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t), exactly)
-	recoverTo(t, open(t, cfg), cfg, -1) // makes the topics
+	cfg, _ := ready(t, exactly)
 	older := openRepair(t, cfg)
 	must.Do(t, republish(t, older, "a"))
 	newer := openRepair(t, cfg)
 	if string(newer.Marks()["a"]) != "mark of a" {
 		t.Errorf("the newer one sees the marks %q", newer.Marks())
 	}
-	if err := republish(t, older, "b"); !errors.Is(err, bridge.ErrFenced) {
-		t.Errorf("the older one published: %v, want ErrFenced", err)
-	}
+	must.Be(t, republish(t, older, "b"), bridge.ErrFenced)
 	must.Do(t, republish(t, newer, "b"))
 	wantRepaired(t, cfg, "a", "b")
 }
@@ -136,8 +132,7 @@ func TestRepairInDoubt(t *testing.T) {
 // seen.
 func TestRepairBehindBarrier(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t), exactly)
-	recoverTo(t, open(t, cfg), cfg, -1)
+	cfg, _ := ready(t, exactly)
 	first := openRepair(t, cfg)
 	jobs := cfg
 	jobs.CheckpointTopic += ".jobs"
@@ -174,8 +169,7 @@ func TestRepairBehindBarrier(t *testing.T) {
 // TestRepairRefuses: an event that the topic cannot take is reported, and changes nothing.
 func TestRepairRefuses(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t), exactly, func(cfg *kafkastream.Config) { cfg.TimePointer = "/at" })
-	recoverTo(t, open(t, cfg), cfg, -1)
+	cfg, _ := ready(t, exactly, func(cfg *kafkastream.Config) { cfg.TimePointer = "/at" })
 	large := event("large", "u")
 	large.Raw = []byte(`{"eventId":"large","x":"` + strings.Repeat("x", 2<<20) + `"}`)
 	dry := must.Get(kafkasink.Rehearse(t.Context(), cfg.Wired(), kafkasink.JobDLQ))(t)
@@ -258,14 +252,12 @@ func TestRepairHeldBack(t *testing.T) {
 	for name, id := range map[string]string{"a repair": ".repair", "a window": window} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkastream.Config) { c.Group = c.Topic })
-			recoverTo(t, open(t, cfg), cfg, -1) // makes the topics
+			cfg, _ := ready(t, exactly, func(c *kafkastream.Config) { c.Group = c.Topic })
 			openRepair(t, cfg).Close()
 			jobs := cfg
 			jobs.CheckpointTopic = kafkasink.JobsTopic(cfg.CheckpointTopic)
 			foreignTransaction(t, jobs, jobs.CheckpointTopic+"."+cfg.Stream+id)
-			ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
-			defer cancel()
+			ctx := kafkatest.Context(t)
 			began := time.Now()
 			r, err := kafkasink.OpenRepair(ctx, cfg.Wired(), kafkasink.JobDLQ)
 			if err != nil {
@@ -300,12 +292,8 @@ func TestRepairOvertaken(t *testing.T) {
 				} else {
 					c.Fault(refuseEnd(cfg.CheckpointTopic+".jobs.events.dlq", kerr.UnknownServerError, 1))
 				}
-				if err := republish(t, r, "a"); !errors.Is(err, bridge.ErrFenced) {
-					t.Errorf("it was overtaken: %v", err)
-				}
-				if err := republish(t, r, "c"); !errors.Is(err, bridge.ErrFenced) {
-					t.Errorf("it goes on: %v", err)
-				}
+				must.Be(t, republish(t, r, "a"), bridge.ErrFenced)
+				must.Be(t, republish(t, r, "c"), bridge.ErrFenced)
 				wantRepaired(t, cfg, ids...)
 			})
 		})
@@ -316,8 +304,7 @@ func TestRepairOvertaken(t *testing.T) {
 // began: its marks name the deleted topic.
 func TestRepairOtherTopic(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t), exactly)
-	recoverTo(t, open(t, cfg), cfg, -1)
+	cfg, _ := ready(t, exactly)
 	r := openRepair(t, cfg)
 	must.Do(t, republish(t, r, "a"))
 	recreate(t, cfg.Brokers, cfg.Topic, cfg.Partitions)

@@ -1,7 +1,6 @@
 package kafkasink_test
 
 import (
-	"context"
 	"crypto/tls"
 	"net"
 	"os"
@@ -50,8 +49,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	defer client.Close()
 	ask := func() error {
 		cluster.Break()() // so that there is a new connection
-		ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
-		defer cancel()
+		ctx := kafkatest.Context(t)
 		_, err := kmsg.NewPtrMetadataRequest().RequestWith(ctx, client)
 		return err
 	}

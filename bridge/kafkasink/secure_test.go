@@ -9,7 +9,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"errors"
 	"math/big"
 	"net"
 	"os"
@@ -50,8 +49,7 @@ func newAuthority(t *testing.T) *authority {
 }
 
 func (a *authority) newKey() *ecdsa.PrivateKey {
-	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(a.t)
-	return key
+	return must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(a.t)
 }
 
 func (a *authority) sign(c *x509.Certificate, public *ecdsa.PublicKey) string {
@@ -89,8 +87,7 @@ func (a *authority) serverTLS(ip net.IP, mutual bool) *tls.Config {
 
 func (a *authority) parsed() *x509.Certificate {
 	block, _ := pem.Decode([]byte(a.pem))
-	c := must.Get(x509.ParseCertificate(block.Bytes))(a.t)
-	return c
+	return must.Get(x509.ParseCertificate(block.Bytes))(a.t)
 }
 
 func TestTLS(t *testing.T) {
@@ -127,9 +124,7 @@ func TestTLS(t *testing.T) {
 			s := open(t, cfg)
 			err := tryRecover(t, s)
 			if c.hint == "" {
-				if !errors.Is(err, bridge.ErrNoCheckpoint) {
-					t.Fatalf("recover: %v", err)
-				}
+				must.Be(t, err, bridge.ErrNoCheckpoint)
 				publish(t, s, page(event("e", "u")))
 				return
 			}
@@ -155,9 +150,7 @@ func recovering(t *testing.T, s *kafkasink.Sink) (stop func()) {
 	}()
 	return func() {
 		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("cancelled recover returned %v", err)
-		}
+		must.Be(t, <-done, context.Canceled)
 	}
 }
 
@@ -224,9 +217,7 @@ func TestSASL(t *testing.T) {
 				t.Errorf("hint %q does not name the variable", f.Hint)
 			}
 			must.Do(t, os.WriteFile(file, []byte("secret\n"), 0o600))
-			if err := tryRecover(t, s); !errors.Is(err, bridge.ErrNoCheckpoint) {
-				t.Errorf("recover with the new password: %v", err)
-			}
+			must.Be(t, tryRecover(t, s), bridge.ErrNoCheckpoint)
 		})
 	}
 	t.Run("another mechanism", func(t *testing.T) {

@@ -1,7 +1,6 @@
 package kafkasink_test
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"sync/atomic"
@@ -26,8 +25,7 @@ func TestHoldsShapes(t *testing.T) {
 	addrs := kafkatest.Brokers(t)
 	holds := func(t *testing.T, s *kafkasink.Sink, want bool) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
-		defer cancel()
+		ctx := kafkatest.Context(t)
 		if got, err := s.Holds(ctx); err != nil || got != want {
 			t.Errorf("holds: %v, %v; want %v", got, err, want)
 		}
@@ -89,8 +87,7 @@ func abortedTransaction(t *testing.T, cfg kafkastream.Config) {
 
 func truncate(t *testing.T, cfg kafkastream.Config) {
 	t.Helper()
-	client := connect(t, cfg)
-	admin := kadm.NewClient(client)
+	admin := kadm.NewClient(connect(t, cfg))
 	ends := must.Get(admin.ListEndOffsets(t.Context(), cfg.Topic))(t)
 	must.Get(admin.DeleteRecords(t.Context(), ends.Offsets()))(t)
 }

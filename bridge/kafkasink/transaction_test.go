@@ -48,8 +48,7 @@ func batch(cfg kafkastream.Config, seq int) bridgetest.Load {
 
 func commit(t *testing.T, s *kafkasink.Sink, b bridgetest.Load) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
-	defer cancel()
+	ctx := kafkatest.Context(t)
 	_, err := b.Publish(ctx, s)
 	return err
 }
@@ -62,8 +61,7 @@ func mustCommit(t *testing.T, s *kafkasink.Sink, b bridgetest.Load) {
 // recoverTo recovers and checks what comes back; seq -1 is none.
 func recoverTo(t *testing.T, s *kafkasink.Sink, cfg kafkastream.Config, seq int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
-	defer cancel()
+	ctx := kafkatest.Context(t)
 	c, err := s.Recover(ctx, nil)
 	switch {
 	case seq < 0 && errors.Is(err, bridge.ErrNoCheckpoint):
@@ -220,9 +218,7 @@ func TestFenced(t *testing.T) {
 		mustCommit(t, newer, batch(cfg, 1))
 		recoverTo(t, older, cfg, 1) // fences in turn
 		err = commit(t, newer, bridgetest.Load{Batch: bridge.Batch{Checkpoint: checkpoint(cfg, 2)}})
-		if !errors.Is(err, bridge.ErrFenced) {
-			t.Errorf("an empty batch returned %v, want ErrFenced", err)
-		}
+		must.Be(t, err, bridge.ErrFenced)
 		wantOnce(t, cfg, 0, 1)
 	}
 	eachVersion(t, func(t *testing.T, _ *kfake.Cluster, cfg kafkastream.Config) { test(t, cfg) })
@@ -251,16 +247,13 @@ func TestFencedAtTheEnd(t *testing.T) {
 // and the barrier.
 func TestFencedWhileRecovering(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t), exactly)
-	recoverTo(t, open(t, cfg), cfg, -1) // makes the topics
+	cfg, _ := ready(t, exactly)
 	other := open(t, cfg)
 	_, err := open(t, cfg).Recover(t.Context(), func(context.Context) error {
 		recoverTo(t, other, cfg, -1)
 		return nil
 	})
-	if !errors.Is(err, bridge.ErrFenced) {
-		t.Errorf("recover returned %v, want ErrFenced", err)
-	}
+	must.Be(t, err, bridge.ErrFenced)
 	must.Do(t, commit(t, other, batch(cfg, 0)))
 }
 

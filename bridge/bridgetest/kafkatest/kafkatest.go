@@ -27,6 +27,14 @@ const kafkaBrokers = "TEST_KAFKA_BROKERS"
 // Patience bounds whatever a test waits for.
 const Patience = 30 * time.Second
 
+// Context returns a context of the test that ends with Patience.
+func Context(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), Patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 // Run is a TestMain: it starts one Apache Kafka for all tests under TEST_REAL,
 // and returns the exit code. Goroutines are counted when that has ended, and all
 // that ends with the package.

@@ -19,8 +19,7 @@ const (
 
 func unhex(t *testing.T, text string) []byte {
 	t.Helper()
-	b := must.Get(hex.DecodeString(text))(t)
-	return b
+	return must.Get(hex.DecodeString(text))(t)
 }
 
 // member returns a member that can run streams events and users and four lanes, two at a
