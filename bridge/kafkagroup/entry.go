@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
@@ -83,6 +84,29 @@ func (e *entry) admit(ctx context.Context) error {
 	defer e.gate.Unlock()
 	e.fenced = false // until the new membership is
 	return nil
+}
+
+// join returns a client that is a member of the group until ctx ends.
+func (e *entry) join(ctx context.Context, opts ...kgo.Opt) (*kafkaclient.Client, error) {
+	session := e.group.SessionTimeout
+	opts = append(opts,
+		kgo.WithContext(ctx),
+		kgo.ConsumerGroup(e.name),
+		kgo.ConsumeTopics(e.group.CheckpointTopic),
+		kgo.SessionTimeout(session),
+		kgo.HeartbeatInterval(min(maxHeartbeatInterval, session/3)),
+		kgo.RebalanceTimeout(rebalanceTimeout),
+		kgo.RetryTimeout(session), // so long are the streams ours, whatever happens to the brokers
+		kgo.DisableAutoCommit(),
+	)
+	if id := e.group.instanceID(); id != nil {
+		opts = append(opts, kgo.InstanceID(*id))
+	}
+	client, err := e.group.Open(opts...)
+	if err != nil {
+		return nil, fmt.Errorf("join group %s: %w", e.name, err)
+	}
+	return client, nil
 }
 
 // prepare checks that the group can be joined.

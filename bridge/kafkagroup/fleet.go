@@ -106,7 +106,7 @@ func (f *Fleet) seatOf(g *Group, u units.Unit) *Seat {
 func (f *Fleet) run() {
 	defer close(f.done)
 	for try := 0; f.ctx.Err() == nil; try++ {
-		m, err := f.join()
+		m, err := f.enter()
 		if err == nil {
 			try = 0
 			err = f.work(m)
@@ -123,7 +123,7 @@ func (f *Fleet) run() {
 	f.drop(nil)
 }
 
-func (f *Fleet) join() (*fleetMember, error) {
+func (f *Fleet) enter() (*fleetMember, error) {
 	if err := f.admit(f.ctx); err != nil {
 		return nil, err
 	}

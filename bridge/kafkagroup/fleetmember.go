@@ -43,28 +43,12 @@ var _ kgo.GroupBalancer = (*fleetMember)(nil)
 func (f *Fleet) newFleetMember() (*fleetMember, error) {
 	ctx, kill := context.WithCancel(f.ctx)
 	m := &fleetMember{fleet: f, ctx: ctx, kill: kill, applied: make(chan struct{})}
-	session := f.group.SessionTimeout
-	opts := []kgo.Opt{
-		kgo.WithContext(ctx),
-		kgo.WithHooks(m),
-		kgo.ConsumerGroup(f.name),
-		kgo.ConsumeTopics(f.group.CheckpointTopic), // none of it is assigned
-		kgo.Balancers(m),
-		kgo.SessionTimeout(session),
-		kgo.HeartbeatInterval(min(maxHeartbeatInterval, session/3)),
-		kgo.RebalanceTimeout(rebalanceTimeout),
-		kgo.RetryTimeout(session), // so long are the streams ours, whatever happens to the brokers
-		kgo.DisableAutoCommit(),
-	}
-	if id := f.group.instanceID(); id != nil {
-		opts = append(opts, kgo.InstanceID(*id))
-	}
 	f.mu.Lock() // the client's goroutine runs before its maker returns
 	defer f.mu.Unlock()
-	client, err := f.group.Open(opts...)
+	client, err := f.join(ctx, kgo.WithHooks(m), kgo.Balancers(m)) // no partition is assigned
 	if err != nil {
 		kill()
-		return nil, fmt.Errorf("join group %s: %w", f.name, err)
+		return nil, err
 	}
 	m.client, f.member, f.last = client, m, m
 	return m, nil
@@ -328,7 +312,7 @@ func (m *fleetMember) heartbeat() error {
 		switch {
 		case err == nil || errors.Is(err, kerr.RebalanceInProgress):
 			return nil
-		case errors.Is(err, kerr.IllegalGeneration) && closedSoon(ctx, applied):
+		case errors.Is(err, kerr.IllegalGeneration) && closedWithin(ctx, maxHeartbeatInterval, applied):
 			// The coordinator has the generation a little earlier.
 		case isNotMember(err):
 			return fmt.Errorf("%w: %w", bridge.ErrNotOwner, err)
@@ -338,9 +322,9 @@ func (m *fleetMember) heartbeat() error {
 	}
 }
 
-// closedSoon waits briefly until a channel is closed.
-func closedSoon(ctx context.Context, c <-chan struct{}) bool {
-	timer := time.NewTimer(maxHeartbeatInterval)
+// closedWithin waits until a channel is closed, but not for longer, nor after ctx.
+func closedWithin(ctx context.Context, most time.Duration, c <-chan struct{}) bool {
+	timer := time.NewTimer(most)
 	defer timer.Stop()
 	select {
 	case <-c:

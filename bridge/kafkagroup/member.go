@@ -42,33 +42,20 @@ type member struct {
 func (o *Owner) newMember() (*member, error) {
 	ctx, kill := context.WithCancel(context.Background())
 	m := &member{owner: o, ctx: ctx, kill: kill, changed: make(chan struct{})}
-	session := o.group.SessionTimeout
-	opts := []kgo.Opt{
-		kgo.WithContext(ctx),
+	m.mu.Lock() // the client's goroutine runs before its maker returns
+	client, err := o.join(ctx,
 		kgo.WithHooks(m),
-		kgo.ConsumerGroup(o.name),
-		kgo.ConsumeTopics(o.group.CheckpointTopic),
 		kgo.Balancers(named{kgo.CooperativeStickyBalancer(), o.group.Process}),
-		kgo.SessionTimeout(session),
-		kgo.HeartbeatInterval(min(maxHeartbeatInterval, session/3)),
-		kgo.RebalanceTimeout(rebalanceTimeout),
-		kgo.RetryTimeout(session), // so long is the stream ours, whatever happens to the brokers
-		kgo.DisableAutoCommit(),
 		kgo.ConsumeStartOffset(kgo.NewOffset().At(0)), // any that is not to be looked up
 		kgo.OnPartitionsAssigned(m.onAssigned),
 		kgo.OnPartitionsRevoked(m.onRevoked),
 		kgo.OnPartitionsLost(m.onLost),
-	}
-	if id := o.group.instanceID(); id != nil {
-		opts = append(opts, kgo.InstanceID(*id))
-	}
-	m.mu.Lock() // the client's goroutine runs before its maker returns
-	client, err := o.group.Open(opts...)
+	)
 	m.client = client
 	m.mu.Unlock()
 	if err != nil {
 		kill()
-		return nil, fmt.Errorf("join group %s: %w", o.name, err)
+		return nil, err
 	}
 	return m, nil
 }
@@ -214,13 +201,7 @@ func (m *member) onRevoked(_ context.Context, client *kgo.Client, revoked map[st
 	if t == nil {
 		return
 	}
-	timer := time.NewTimer(m.owner.releaseWait)
-	defer timer.Stop()
-	select {
-	case <-t.released:
-	case <-timer.C:
-	case <-m.ctx.Done():
-	}
+	closedWithin(m.ctx, m.owner.releaseWait, t.released)
 }
 
 // onLost is called when the coordinator has dropped this member, or was
@@ -317,13 +298,7 @@ func (m *member) release(t *ownership) {
 		m.quit()
 		return
 	}
-	timer := time.NewTimer(releaseTimeout)
-	defer timer.Stop()
-	select {
-	case <-t.ended:
-	case <-timer.C:
-	case <-m.owner.patience.Done():
-	}
+	closedWithin(m.owner.patience, releaseTimeout, t.ended)
 	if !m.alive() {
 		m.stop()
 	}

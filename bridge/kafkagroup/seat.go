@@ -333,14 +333,7 @@ func (t *tenure) release() {
 		f.changed()
 	}
 	f.mu.Unlock()
-	if !ends {
-		return
-	}
-	timer := time.NewTimer(releaseTimeout)
-	defer timer.Stop()
-	select {
-	case <-t.ended:
-	case <-timer.C:
-	case <-f.patience.Done():
+	if ends {
+		closedWithin(f.patience, releaseTimeout, t.ended)
 	}
 }
