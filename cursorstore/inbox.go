@@ -103,7 +103,7 @@ func (i *inbox) Wait(ctx context.Context, id string) (bridge.Answer, error) {
 		switch {
 		case ctx.Err() != nil:
 			return bridge.Answer{}, errors.Join(fmt.Errorf("wait for the answer to %s: %w", id, ctx.Err()), last)
-		case permanent(err):
+		case bridge.FaultOf(err).Class == bridge.Permanent:
 			return bridge.Answer{}, err
 		case o.State == bridge.CommandAnswered:
 			return o.Answer, nil
@@ -113,11 +113,6 @@ func (i *inbox) Wait(ctx context.Context, id string) (bridge.Answer, error) {
 		last = err
 		bridge.Sleep(ctx, waitInterval)
 	}
-}
-
-func permanent(err error) bool {
-	f, ok := errors.AsType[*bridge.Fault](err)
-	return ok && f.Class == bridge.Permanent
 }
 
 // Next waits for a command. It polls four times a second, with one request for all waiting

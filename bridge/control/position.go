@@ -24,7 +24,7 @@ func (c *Controller) Position(ctx context.Context) (Position, error) {
 	if err == nil {
 		return Position{Checkpoint: stored}, nil
 	}
-	if fault, ok := errors.AsType[*bridge.Fault](err); ok && fault.Class == bridge.Permanent {
+	if bridge.FaultOf(err).Class == bridge.Permanent {
 		return Position{}, err // a setting is wrong
 	}
 	newest, logErr := c.newest(ctx)

@@ -18,18 +18,20 @@ func (s *Stream) ACLs() []string {
 		all = append(all, login)
 	}
 	for _, topic := range s.Topics.Needed() {
-		all = append(all, s.GrantWrite(topic), s.GrantRead(topic))
-		if s.CreateTopics {
-			all = append(all, s.GrantCreate(topic))
-		}
+		all = append(all, s.grants(topic, s.CreateTopics)...)
 	}
 	all = append(all, s.Rights.Transactions, s.Rights.Group)
 	if attest := s.Topics.Attest; attest != "" {
-		all = append(all, s.GrantWrite(attest), s.GrantRead(attest))
-		if s.CreateTopics {
-			all = append(all, s.GrantCreate(attest))
-		}
-		all = append(all, s.marksACLs()...)
+		all = append(append(all, s.grants(attest, s.CreateTopics)...), s.marksACLs()...)
+	}
+	return all
+}
+
+// grants returns those of a topic that is written and read back.
+func (s *Stream) grants(topic string, create bool) []string {
+	all := []string{s.GrantWrite(topic), s.GrantRead(topic)}
+	if create {
+		all = append(all, s.GrantCreate(topic))
 	}
 	return all
 }
@@ -38,11 +40,9 @@ func (s *Stream) ACLs() []string {
 // marks of repairs.
 func (s *Stream) marksACLs() []string {
 	topic := s.Topics.Jobs
-	return []string{
-		s.GrantWrite(topic), s.GrantRead(topic), s.GrantCreate(topic),
-		s.Grant("--operation Write --operation Describe --resource-pattern-type prefixed --transactional-id " + topic +
-			"." + s.Name + "."),
-	}
+	return append(s.grants(topic, true),
+		s.Grant("--operation Write --operation Describe --resource-pattern-type prefixed --transactional-id "+topic+
+			"."+s.Name+"."))
 }
 
 // JobACLs returns the additional grants of replay, backfill and repairs, which

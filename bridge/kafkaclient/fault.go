@@ -197,8 +197,7 @@ func isTimeout(err error) bool {
 
 // IsPermanent reports whether retrying is useless.
 func IsPermanent(err error) bool {
-	f, ok := errors.AsType[*bridge.Fault](err)
-	return ok && f.Class == bridge.Permanent
+	return bridge.FaultOf(err).Class == bridge.Permanent
 }
 
 // IsAnswer reports whether the error is a broker's error response.

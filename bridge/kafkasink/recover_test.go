@@ -19,6 +19,7 @@ import (
 	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkaadmin"
+	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/kafkastream"
 )
@@ -309,7 +310,7 @@ func TestCheckpointTopicDeleted(t *testing.T) {
 		}
 		wantOnce(t, cfg, published...)
 		err = tryRecover(t, s)
-		if anew && !errors.Is(err, bridge.ErrNoCheckpoint) || !anew && !permanent(err) {
+		if anew && !errors.Is(err, bridge.ErrNoCheckpoint) || !anew && !kafkaclient.IsPermanent(err) {
 			t.Errorf("recover returned %v", err)
 		}
 	}
@@ -337,11 +338,6 @@ func deleteTopic(t *testing.T, cfg kafkastream.Config, topic string) {
 		topics, err := admin.ListTopics(t.Context(), topic)
 		return err == nil && !topics.Has(topic), err
 	})
-}
-
-func permanent(err error) bool {
-	f, ok := errors.AsType[*bridge.Fault](err)
-	return ok && f.Class == bridge.Permanent
 }
 
 func TestTransactionVersion(t *testing.T) {
