@@ -6,55 +6,14 @@ import (
 	"math"
 	"runtime"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 	"weak"
 
-	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkaclient"
 )
-
-// A small log asks for little, and for one partition after the other.
-func TestReadSmall(t *testing.T) {
-	t.Parallel()
-	k := servers.EmbeddedKafka(t, kfake.NumBrokers(1))
-	w := newWorld(t, k.ListenAddrs(), 4)
-	for id := range int32(4) {
-		w.put(w.client, id, 0, 3)
-	}
-	var mu sync.Mutex // guards order
-	var order []int32
-	k.ControlKey(kmsg.Fetch.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
-		k.KeepControl()
-		mu.Lock()
-		defer mu.Unlock()
-		for _, topic := range r.(*kmsg.FetchRequest).Topics {
-			for _, p := range topic.Partitions {
-				if order = append(order, p.Partition); p.PartitionMaxBytes > 64<<10 {
-					t.Errorf("asks for %d bytes", p.PartitionMaxBytes)
-				}
-			}
-		}
-		return nil, nil, false
-	})
-	l := w.log()
-	l.Small = true
-	got := values{}
-	if err := l.Read(t.Context(), spans{0: {0, 3}, 1: {0, 3}, 2: {0, 3}, 3: {0, 3}}, got.add); err != nil ||
-		!got.equal(values{0: upTo(0, 3), 1: upTo(0, 3), 2: upTo(0, 3), 3: upTo(0, 3)}) {
-		t.Errorf("read %v, %v", got, err)
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	if n := len(slices.Compact(order)); n != 4 {
-		t.Errorf("read the partitions in the order %v", order)
-	}
-}
 
 // everything is a topic of one partition that only has what is read of it.
 type everything struct{}
