@@ -51,7 +51,7 @@ func TestCheckEmbedded(t *testing.T) {
 		t.Errorf("check left %v", keys)
 	}
 	sp.cutOff()
-	wantFinding(t, client.Check(t.Context()), cursorstore.Fail, s.addr(), "REDIS_URL")
+	wantFinding(t, client.Check(t.Context()), cursorstore.Fail, s.Addr(), "REDIS_URL")
 }
 
 // TestFaults: each error of a server has its class and a hint.
@@ -117,14 +117,14 @@ func TestTimeout(t *testing.T) {
 		cfg.Timeout = 3 * time.Second
 		store := open(t, cfg).Stream(stream)
 		mustAdvance(t, store, bridge.Checkpoint{}, at(0, 1))
-		s.freeze(true)
+		s.Blackhole(true)
 		began := time.Now()
 		_, err := store.Load(t.Context())
 		wantFault(t, err, bridge.Transient, "REDIS_TIMEOUT")
 		if took := time.Since(began); took >= 2*cfg.Timeout {
 			t.Errorf("took %s: it was tried again", took)
 		}
-		s.freeze(false)
+		s.Blackhole(false)
 		eventually(t, func() error { return reaches(t.Context(), store, at(0, 1).Version) })
 	})
 }

@@ -172,9 +172,7 @@ func TestHistoryQuery(t *testing.T) {
 				t.Errorf("%s: %v, differs (-want +got):\n%s", name, err, diff)
 			}
 		}
-		if _, err := w.store.Entry(t.Context(), bridge.Version{Epoch: 9}); !errors.Is(err, bridge.ErrNoEntry) {
-			t.Errorf("an entry that is not there: %v, want ErrNoEntry", err)
-		}
+		must.Fail(w.store.Entry(t.Context(), bridge.Version{Epoch: 9}))(t, bridge.ErrNoEntry)
 	})
 }
 
@@ -233,9 +231,7 @@ func TestHistoryOfACommitBetween(t *testing.T) {
 	target := bridge.Entry{Checkpoint: w.now}
 	w.page(1)
 	w.page(1000)
-	if _, err := w.store.Entry(t.Context(), between); !errors.Is(err, bridge.ErrNoEntry) {
-		t.Fatalf("%s is an entry: %v", between, err)
-	}
+	must.Fail(w.store.Entry(t.Context(), between))(t, bridge.ErrNoEntry)
 	rewound := w.reset(1000, target.Target())
 	wantParent(t, w.entry(rewound), &between)
 	wantBack(t, w, 0, rewound)

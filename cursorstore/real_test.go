@@ -135,7 +135,7 @@ func TestClusterThatIsNone(t *testing.T) {
 	s := realServer(t)
 	sp := s.space(t)
 	cfg := sp.config()
-	cfg.URL = cursorstore.URL(fmt.Sprintf("redis://%s,%s", s.addr(), s.addr()))
+	cfg.URL = cursorstore.URL(fmt.Sprintf("redis://%s,%s", s.Addr(), s.Addr()))
 	_, err := open(t, cfg).Stream(stream).Load(t.Context())
 	wantFault(t, err, bridge.Permanent, "REDIS_MASTER_NAME")
 }
@@ -367,9 +367,7 @@ func TestServerTrouble(t *testing.T) {
 			client := open(t, cfg)
 			err := client.Stream(stream).Advance(t.Context(), bridge.Checkpoint{}, at(0, 1))
 			wantFault(t, err, bridge.Transient, c.hint)
-			if _, err := client.Stream(stream).Load(t.Context()); !errors.Is(err, bridge.ErrNoCheckpoint) {
-				t.Errorf("load returned %v, want ErrNoCheckpoint", err)
-			}
+			must.Fail(client.Stream(stream).Load(t.Context()))(t, bridge.ErrNoCheckpoint)
 			wantFinding(t, client.Check(t.Context()), cursorstore.Fail, "", c.hint)
 		})
 	}

@@ -1,7 +1,6 @@
 package cursorstore_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -23,6 +21,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/faultproxy"
 	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/cursorstore"
 )
@@ -40,7 +39,7 @@ const (
 
 // server is a Redis behind a proxy that can cut it off.
 type server struct {
-	*proxy
+	*faultproxy.TCPProxy
 	mini     *miniredis.Miniredis // nil where the server is real
 	raw      *redis.Client        // goes past the proxy
 	username string
@@ -90,7 +89,7 @@ func realServer(t *testing.T) *server {
 
 func newServer(t *testing.T, o *redis.Options, mini *miniredis.Miniredis) *server {
 	t.Helper()
-	s := &server{proxy: newProxy(t, o.Addr), mini: mini, username: o.Username, password: o.Password, db: o.DB,
+	s := &server{TCPProxy: faultproxy.StartTCPProxy(t, o.Addr), mini: mini, username: o.Username, password: o.Password, db: o.DB,
 		raw: redis.NewClient(o)}
 	t.Cleanup(func() { closes(t, s.raw) })
 	return s
@@ -176,7 +175,7 @@ func (s *server) space(t *testing.T) *space {
 
 func (s *space) config() cursorstore.Config {
 	return cursorstore.Config{
-		URL:      cursorstore.URL(fmt.Sprintf("redis://%s/%d", s.addr(), s.db)),
+		URL:      cursorstore.URL(fmt.Sprintf("redis://%s/%d", s.Addr(), s.db)),
 		Username: s.username, Password: bridge.Secret(s.password),
 		Timeout: 2 * time.Second, Prefix: s.prefix, HistoryAge: 720 * time.Hour,
 	}
@@ -206,149 +205,18 @@ func (s *space) wipe() {
 	}
 }
 
-// proxy passes connections on to a server until told otherwise.
-type proxy struct {
-	listener net.Listener
-	backend  string
-	done     sync.WaitGroup
-
-	mu    sync.Mutex // guards all below
-	conns []net.Conn
-	down  bool
-	thaw  chan struct{} // closed when replies pass; nil is the same
-	cuts  int           // scripts that still have to fail
-	form  bridgetest.Failure
-}
-
-func newProxy(t *testing.T, backend string) *proxy {
-	t.Helper()
-	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	p := &proxy{listener: listener, backend: backend}
-	p.done.Go(p.accept)
-	t.Cleanup(func() {
-		closes(t, listener)
-		p.hangUp()
-		p.done.Wait()
-	})
-	return p
-}
-
-func (p *proxy) addr() string { return p.listener.Addr().String() }
-
-func (p *proxy) accept() {
-	for {
-		client, err := p.listener.Accept()
-		if err != nil {
-			return
-		}
-		network := "tcp"
-		if strings.HasPrefix(p.backend, "/") {
-			network = "unix"
-		}
-		server, err := net.Dial(network, p.backend)
-		if err != nil || !p.add(client, server) {
-			_ = client.Close()
-			continue
-		}
-		var cut atomic.Bool
-		p.done.Go(func() { p.pipe(server, client, func(b []byte) bool { return p.request(b, &cut) }) })
-		p.done.Go(func() { p.pipe(client, server, func([]byte) bool { return p.reply(&cut) }) })
-	}
-}
-
-// pipe copies until one side ends or pass says so.
-func (p *proxy) pipe(to, from net.Conn, pass func([]byte) bool) {
-	defer func() { _, _ = to.Close(), from.Close() }()
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := from.Read(buf)
-		if n > 0 && !pass(buf[:n]) {
-			return
-		}
-		if _, werr := to.Write(buf[:n]); err != nil || werr != nil {
-			return
-		}
-	}
-}
-
-// request reports whether a client's request passes. A script that must fail does not pass. A
-// script that must fail but persist passes, and its reply is dropped.
-func (p *proxy) request(b []byte, cut *atomic.Bool) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.cuts == 0 || !bytes.Contains(b, []byte("evalsha")) {
-		return true
-	}
-	p.cuts--
-	cut.Store(true)
-	return p.form == bridgetest.Persisted
-}
-
-// reply decides about what a server sends.
-func (p *proxy) reply(cut *atomic.Bool) bool {
-	p.mu.Lock()
-	thaw := p.thaw
-	p.mu.Unlock()
-	if thaw != nil {
-		<-thaw
-	}
-	return !cut.Load()
-}
-
-// freeze holds all replies back, or lets them go.
-func (p *proxy) freeze(on bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if on {
-		p.thaw = make(chan struct{})
-		return
-	}
-	close(p.thaw)
-	p.thaw = nil
-}
-
-func (p *proxy) add(conns ...net.Conn) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.conns = append(p.conns, conns...)
-	if p.down {
-		for _, c := range conns {
-			_ = c.Close()
-		}
-	}
-	return !p.down
-}
-
-func (p *proxy) hangUp() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.conns {
-		_ = c.Close()
-	}
-	p.conns = nil
-}
-
 // cutOff makes the server unreachable until heal is called.
-func (p *proxy) cutOff() (heal func()) {
-	p.setDown(true)
-	p.hangUp()
-	return func() { p.setDown(false) }
-}
-
-func (p *proxy) setDown(down bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.down = down
+func (s *server) cutOff() (heal func()) {
+	s.Refuse(true)
+	return func() { s.Refuse(false) }
 }
 
 // attempts is how often the client sends a command: once and three times again.
 const attempts = 4
 
 // failScripts makes the next n scripts fail in a form.
-func (p *proxy) failScripts(n int, form bridgetest.Failure) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.cuts, p.form = n, form
+func (s *server) failScripts(n int, form bridgetest.Failure) {
+	s.CutRequests("evalsha", n, form == bridgetest.Persisted)
 }
 
 // versions returns the names of the stream's entries, oldest first.

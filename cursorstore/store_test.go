@@ -196,9 +196,7 @@ func TestAdvanceRefusesWhatWouldNotLoad(t *testing.T) {
 			t.Errorf("%s: advance accepted it", name)
 		}
 	}
-	if _, err := store.Load(t.Context()); !errors.Is(err, bridge.ErrNoCheckpoint) {
-		t.Errorf("load returned %v, want ErrNoCheckpoint", err)
-	}
+	must.Fail(store.Load(t.Context()))(t, bridge.ErrNoCheckpoint)
 }
 
 // TestAdvanceNumbers: doubles end at 2^53, where a script that computed with
@@ -219,9 +217,7 @@ func TestAdvanceNumbers(t *testing.T) {
 			mustAdvance(t, store, from, to)
 			wantStored(t, store, to)
 			if !from.Zero() {
-				if err := store.Advance(t.Context(), to, from); !errors.Is(err, bridge.ErrConflict) {
-					t.Errorf("advance from %s back to %s returned %v, want ErrConflict", to.Version, from.Version, err)
-				}
+				must.Be(t, store.Advance(t.Context(), to, from), bridge.ErrConflict)
 			}
 			from = to
 		}

@@ -390,12 +390,7 @@ func inBubble(t *testing.T, mode bridge.Mode, test func(t *testing.T, r *harness
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := newHarness(t, mode)
-		stop := r.run()
-		for range 20 {
-			r.source.Grow(10)
-			time.Sleep(time.Minute) //nolint:forbidigo // virtual
-		}
-		stop()
+		r.runFor(20)
 		test(t, r)
 	})
 }

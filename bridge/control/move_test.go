@@ -50,10 +50,7 @@ func TestRunningBridge(t *testing.T) {
 			t.Errorf("rewound: %+v, %v", done, err)
 		}
 		// The same plan again is for an older epoch.
-		if _, err := r.Move(ctx, m, why); !errors.Is(err, control.ErrRejected) ||
-			!strings.Contains(err.Error(), "the command expects 3") {
-			t.Errorf("moved twice by one plan: %v", err)
-		}
+		must.Fail(r.Move(ctx, m, why))(t, control.ErrRejected, "the command expects 3")
 		err = r.plan(control.ResetToEarliest{}).CheckEpoch(3)
 		if !errors.Is(err, control.ErrRejected) || !strings.Contains(err.Error(), "its epoch is 4, the plan is for epoch 3") {
 			t.Errorf("planned for another epoch: %v", err)
@@ -382,9 +379,7 @@ func TestWithoutRedis(t *testing.T) {
 		want[*control.TakenOverError](t, stuck().Because)
 		r.ports.OpenSink = func() (control.Sink, error) { return nil, errors.New("no such file") }
 		r.control()
-		if _, err := r.Pause(t.Context(), why, 0); !strings.Contains(fmt.Sprint(err), "no such file") {
-			t.Errorf("a sink that cannot be made: %v", err)
-		}
+		must.Fail(r.Pause(t.Context(), why, 0))(t, nil, "no such file")
 		heal()
 	})
 	inBubble(t, bridge.AtLeastOnce, func(t *testing.T, r *harness) {

@@ -32,18 +32,10 @@ func (r *harness) entryOf(pages int64) bridge.Checkpoint {
 // unreachable. After the move, the stream is at the planned target.
 func TestTargets(t *testing.T) {
 	t.Parallel()
-	for name, lose := range map[string]func(*harness){
-		"redis": func(*harness) {}, "redis lost it": func(r *harness) { r.redis.Wipe() },
-		"redis is away": func(r *harness) { r.redis.away() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) { targets(r, lose, name) })
-		})
-	}
+	onStores(t, targets)
 }
 
-func targets(r *harness, lose func(*harness), name string) {
+func targets(t *testing.T, r *harness, lose func()) {
 	now, back := r.now(), r.entryOf(12)
 	at := time.UnixMilli(back.WrittenAt).Add(time.Millisecond)
 	other := bridge.Checkpoint{Format: 1, Stream: "events", Cursor: "elsewhere", Origin: r.engine.Origin, Events: 70,
@@ -55,7 +47,7 @@ func targets(r *harness, lose func(*harness), name string) {
 		return control.Repeats{Min: n, Max: n, Pages: control.Count(now.Pages - 12)}
 	}
 	exactly := anew(0)
-	lose(r)
+	lose()
 	for _, c := range []struct {
 		to     control.Target
 		text   string
@@ -79,30 +71,30 @@ func targets(r *harness, lose func(*harness), name string) {
 	} {
 		m := r.plan(c.to)
 		if !strings.Contains(m.To.Text, c.text) || m.Repeats != c.again || m.To.CursorHash != bridge.CursorHash(c.cursor) {
-			r.t.Errorf("%T: planned to %q, repeats %+v, want %+v", c.to, m.To.Text, m.Repeats, c.again)
+			t.Errorf("%T: planned to %q, repeats %+v, want %+v", c.to, m.To.Text, m.Repeats, c.again)
 		}
 		if m.Stream != "events" || m.BaseEpoch != 0 || m.Guarantee != "exactly-once" || m.From.Version == nil ||
 			*m.From.Version != now.Version || m.From.Events != now.Events {
-			r.t.Errorf("%T: the plan is %+v", c.to, m.Plan)
+			t.Errorf("%T: the plan is %+v", c.to, m.Plan)
 		}
 		notes := strings.Join(m.Notes, "\n")
-		if !strings.Contains(notes, c.note) || strings.Contains(notes, "Redis does not answer") != (name == "redis is away") {
-			r.t.Errorf("%T: notes %q, want %q", c.to, notes, c.note)
+		if !strings.Contains(notes, c.note) || strings.Contains(notes, "Redis does not answer") != (r.redis.check() != nil) {
+			t.Errorf("%T: notes %q, want %q", c.to, notes, c.note)
 		}
 		if got := r.now(); got.Version != now.Version {
-			r.t.Fatalf("%T: a plan has moved the stream to %s", c.to, got.Version)
+			t.Fatalf("%T: a plan has moved the stream to %s", c.to, got.Version)
 		}
 	}
 	m := r.plan(control.RewindToEntry{Entry: back.Version})
-	done, err := r.Move(r.t.Context(), m, why)
+	done, err := r.Move(t.Context(), m, why)
 	if err != nil || done.Answer.Version != (bridge.Version{Epoch: 1}) ||
 		done.Answer.By != "this command (no bridge runs the stream)" {
-		r.t.Fatalf("moved: %+v, %v", done, err)
+		t.Fatalf("moved: %+v, %v", done, err)
 	}
-	got, err := bridge.Newest(r.t.Context(), r.kafka)
+	got, err := bridge.Newest(t.Context(), r.kafka)
 	if ch := got.Change; err != nil || got.Cursor != back.Cursor || got.Events != back.Events || ch == nil ||
 		ch.ID != done.ID || ch.Who != "ann" || ch.Reason != "bad deploy" || ch.From != now.Version {
-		r.t.Errorf("the stream is at %+v, %v", got, err)
+		t.Errorf("the stream is at %+v, %v", got, err)
 	}
 }
 
@@ -202,9 +194,7 @@ func TestNoTarget(t *testing.T) {
 			t.Errorf("after a reset from %s: %+v", now.Version, missing)
 		}
 		r.kafka.unreadable = errors.New("no leader")
-		if _, err := r.Plan(t.Context(), control.RewindPages{Pages: 999}); !strings.Contains(fmt.Sprint(err), "no leader") {
-			t.Errorf("an unreadable checkpoint topic: %v", err)
-		}
+		must.Fail(r.Plan(t.Context(), control.RewindPages{Pages: 999}))(t, nil, "no leader")
 		for name, cursor := range map[string]string{"long": strings.Repeat("x", bridge.MaxCursor+1), "no UTF-8": "\xff",
 			"lines": "a\nb"} {
 			if m, err := r.Plan(t.Context(), control.ResetToCursor{Cursor: cursor}); err == nil {
@@ -246,9 +236,7 @@ func TestFollowOtherwise(t *testing.T) {
 func TestNoPosition(t *testing.T) {
 	t.Parallel()
 	r := newHarness(t, bridge.ExactlyOnce)
-	if _, err := r.Plan(t.Context(), control.ResetToCurrent{}); !errors.Is(err, control.ErrNoPosition) {
-		t.Errorf("to stay at no position: %v", err)
-	}
+	must.Fail(r.Plan(t.Context(), control.ResetToCurrent{}))(t, control.ErrNoPosition)
 	if m := r.plan(control.ResetToEarliest{}); m.From.Text != "no checkpoint" || len(m.Notes) > 0 {
 		t.Errorf("a stream that has not begun is planned from %q, %q", m.From.Text, m.Notes)
 	}
@@ -331,19 +319,11 @@ func TestPosition(t *testing.T) {
 			t.Errorf("while Redis is away: %+v, %v", away, err)
 		}
 		r.kafka.unreadable = errors.New("no leader")
-		if _, err := r.Position(t.Context()); !errors.Is(err, bridgetest.ErrDown) ||
-			!strings.Contains(err.Error(), "no leader") {
-			t.Errorf("nobody answers: %v", err)
-		}
-		if _, err := r.Plan(t.Context(), control.ResetToEarliest{}); !errors.Is(err, bridgetest.ErrDown) ||
-			!strings.Contains(err.Error(), "no leader") {
-			t.Errorf("a plan where nobody answers: %v", err)
-		}
+		must.Fail(r.Position(t.Context()))(t, bridgetest.ErrDown, "no leader")
+		must.Fail(r.Plan(t.Context(), control.ResetToEarliest{}))(t, bridgetest.ErrDown, "no leader")
 		heal()
 		r.redis.Wipe()
-		if _, err := r.Plan(t.Context(), control.ResetToEarliest{}); !strings.Contains(fmt.Sprint(err), "no leader") {
-			t.Errorf("a plan where Redis is empty and the topic unreadable: %v", err)
-		}
+		must.Fail(r.Plan(t.Context(), control.ResetToEarliest{}))(t, nil, "no leader")
 		r.kafka.unreadable = nil
 		if lost, err := r.Position(t.Context()); err != nil || lost.Version != p.Version ||
 			!strings.Contains(lost.Note, "no checkpoint of stream events in Redis") {
@@ -429,10 +409,7 @@ func TestHistory(t *testing.T) {
 			t.Errorf("since the fifth, %d: %+v, %v", fifth, h.Entries, err)
 		}
 		r.kafka.unreadable = errors.New("no leader")
-		if _, err := r.History(t.Context(), bridge.HistoryQuery{}); !errors.Is(err, bridgetest.ErrDown) ||
-			!strings.Contains(err.Error(), "no leader") {
-			t.Errorf("nobody answers: %v", err)
-		}
+		must.Fail(r.History(t.Context(), bridge.HistoryQuery{}))(t, bridgetest.ErrDown, "no leader")
 		heal()
 		if h, err := r.History(t.Context(), bridge.HistoryQuery{}); err != nil || len(h.Entries) != kept ||
 			!strings.Contains(h.Note, "no leader") {
@@ -464,10 +441,7 @@ func TestNoStart(t *testing.T) {
 		r.ports.NoStart = errors.New("no start")
 		r.control()
 		for _, to := range []control.Target{control.ResetToTime{Time: time.Now()}, control.ResetToLatest{}} {
-			if _, err := r.Plan(t.Context(), to); !errors.Is(err, control.ErrRejected) ||
-				!strings.Contains(err.Error(), "no start") {
-				t.Errorf("%T: %v", to, err)
-			}
+			must.Fail(r.Plan(t.Context(), to))(t, control.ErrRejected, "no start")
 		}
 		for _, to := range []control.Target{control.ResetToEarliest{}, control.RewindToTime{Time: time.Now()}} {
 			if _, err := r.Plan(t.Context(), to); err != nil {

@@ -2,7 +2,6 @@ package kafkaadmin_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -86,9 +85,7 @@ func TestTopics(t *testing.T) {
 	}
 	sink := must.Get(cfg.Sink())(t)
 	defer sink.Close()
-	if _, err := sink.Recover(t.Context(), nil); !errors.Is(err, bridge.ErrNoCheckpoint) {
-		t.Fatalf("recover: %v", err)
-	}
+	must.Fail(sink.Recover(t.Context(), nil))(t, bridge.ErrNoCheckpoint)
 	event := bridge.Event{ID: []byte("e"), Time: time.Now().UnixMilli(), Raw: []byte(`{"eventId":"e"}`)}
 	load := bridgetest.Load{Pages: []*bridge.Page{{Events: []bridge.Event{event}, Items: 1}}}
 	must.Get(load.Publish(t.Context(), sink))(t)
@@ -218,10 +215,7 @@ func TestCreateLike(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), func(c *kafkastream.Config) { c.Partitions = 5 })
 	s := needs(cfg)
-	if _, err := s.CreateLike(t.Context(), cfg.Topic+".again"); err == nil ||
-		!strings.Contains(err.Error(), "does not exist") {
-		t.Errorf("like a topic that does not exist: %v", err)
-	}
+	must.Fail(s.CreateLike(t.Context(), cfg.Topic+".again"))(t, nil, "does not exist")
 	own := map[string]*string{"retention.ms": new("86400000"), "max.message.bytes": new("2000000")}
 	kafkatest.CreateTopic(t, cfg.Brokers, cfg.Topic, cfg.Partitions, own)
 	for n, want := range []bool{true, false} {

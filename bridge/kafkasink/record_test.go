@@ -195,9 +195,7 @@ func TestSourceAndTypeAreChecked(t *testing.T) {
 	} {
 		cfg := config(t, []string{"127.0.0.1:9092"},
 			func(c *kafkastream.Config) { c.Source, c.TypePrefix = bad.source, bad.prefix })
-		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), bad.want) {
-			t.Errorf("%+v: got %v, want an error that names %s", bad, err, bad.want)
-		}
+		must.Be(t, cfg.Validate(), nil, bad.want)
 	}
 }
 

@@ -1,7 +1,6 @@
 package kafkasink_test
 
 import (
-	"errors"
 	"os"
 	"regexp"
 	"strings"
@@ -71,9 +70,7 @@ func TestSecureKafka(t *testing.T) {
 			cfg := config(t, k.SecureAddrs(), secure, func(c *kafkastream.Config) { c.SASLMechanism = mechanism })
 			s := open(t, cfg)
 			grant(t, k.Addrs(), append(cfg.Needs().ACLs(), cfg.Needs().JobACLs()...))
-			if err := tryRecover(t, s); !errors.Is(err, bridge.ErrNoCheckpoint) {
-				t.Fatalf("%s: recover with the rights that we ask for: %v", mechanism, err)
-			}
+			must.Be(t, tryRecover(t, s), bridge.ErrNoCheckpoint)
 			publish(t, s, page(event("e", "u")))
 			for _, found := range cfg.Needs().Check(t.Context()) {
 				if found.Level == kafkaadmin.LevelFail {

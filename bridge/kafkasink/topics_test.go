@@ -169,10 +169,7 @@ func TestConfigValidate(t *testing.T) {
 
 func TestNewWithoutCluster(t *testing.T) {
 	t.Parallel()
-	if _, err := kafkasink.New(config(t, []string{"localhost:9092"}).Config); err == nil ||
-		!strings.Contains(err.Error(), "kafkastream") {
-		t.Errorf("error %v does not say where a Cluster is", err)
-	}
+	must.Fail(kafkasink.New(config(t, []string{"localhost:9092"}).Config))(t, nil, "kafkastream")
 }
 
 func TestDefaultTopic(t *testing.T) {

@@ -162,9 +162,7 @@ func TestCutBeforeEnd(t *testing.T) {
 		held := c.Fault(refuse(cfg.CheckpointTopic, kerr.NotEnoughReplicas, -1))
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
-		if _, err := batch(cfg, 0).Publish(ctx, s); !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf("publish returned %v", err)
-		}
+		must.Fail(batch(cfg, 0).Publish(ctx, s))(t, context.DeadlineExceeded)
 		held.Remove()
 		recoverTo(t, s, cfg, -1)
 		wantOnce(t, cfg)

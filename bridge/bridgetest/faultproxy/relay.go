@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"time"
 )
@@ -110,7 +111,11 @@ func (r *relay) forward(at, upstream string, carry func(context.Context, *link))
 // connect carries one connection until it ends. A server that is not there
 // looks to the client like one that hangs up.
 func (r *relay) connect(client net.Conn, upstream string, carry func(context.Context, *link)) {
-	server, err := net.DialTimeout("tcp", upstream, 2*time.Second)
+	network := "tcp"
+	if strings.HasPrefix(upstream, "/") {
+		network = "unix"
+	}
+	server, err := net.DialTimeout(network, upstream, 2*time.Second)
 	if err != nil {
 		client.Close()
 		return

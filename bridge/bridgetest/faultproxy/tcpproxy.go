@@ -1,6 +1,7 @@
 package faultproxy
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,14 @@ type TCPProxy struct {
 	mu             sync.Mutex // guards all below
 	request, reply time.Duration
 	cuts           []*replyCut
+	failing        requestCut
+}
+
+// requestCut cuts the connections of the next requests that contain a text.
+type requestCut struct {
+	text      string
+	left      int
+	persisted bool // at the reply
 }
 
 // replyCut cuts the connection that gets the next reply.
@@ -84,6 +93,28 @@ func (p *TCPProxy) CutReply(after int64) *RuleStats {
 	return c.hits
 }
 
+// CutRequests cuts the connections of the next n requests that contain a text: the server
+// does not get them. If persisted is set, it executes them, and the client does not get to know.
+func (p *TCPProxy) CutRequests(text string, n int, persisted bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failing = requestCut{text, n, persisted}
+}
+
+// fail reports errCut for a request that must not reach the server.
+func (p *TCPProxy) fail(l *link, request []byte) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failing.left == 0 || !bytes.Contains(request, []byte(p.failing.text)) {
+		return nil
+	}
+	if p.failing.left--; !p.failing.persisted {
+		return errCut
+	}
+	p.cuts = append(p.cuts, &replyCut{link: l, hits: newRuleStats("cut the reply to a request", func() {})})
+	return nil
+}
+
 func (p *TCPProxy) carry(ctx context.Context, l *link) {
 	l.carry(ctx, carriage{
 		read:    readSome,
@@ -96,6 +127,9 @@ func (p *TCPProxy) carry(ctx context.Context, l *link) {
 func (p *TCPProxy) pass(ctx context.Context, l *link, b piece) error {
 	request, _ := p.delays()
 	if err := p.release(ctx, b.at.Add(request)); err != nil {
+		return err
+	}
+	if err := p.fail(l, b.data); err != nil {
 		return err
 	}
 	_, err := l.server.Write(b.data)
