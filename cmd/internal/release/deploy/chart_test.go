@@ -324,6 +324,7 @@ func TestChartRefuses(t *testing.T) {
 		"settings: {KAFKA_SASL_PASSWORD: abc, KAFKA_SASL_USERNAME: me}": "KAFKA_SASL_PASSWORD",
 		"settings: {REDIS_TLS_KEY: abc}":                                "REDIS_TLS_KEY",
 		"settings: {STREAM_A_EXPORT_OAUTH2_PARAMS: a=b}":                "EXPORT_OAUTH2_PARAMS",
+		"settings: {STREAM_A_EXPORT_HEADERS: 'Authorization: a'}":       "EXPORT_HEADERS",
 		"settings: {KAFKA_SASL_OAUTH_PARAMS: a=b}":                      "KAFKA_SASL_OAUTH_PARAMS",
 	} {
 		if _, err := render(t, values, "exportbridge"); err == nil || !strings.Contains(err.Error(), want) {
@@ -360,17 +361,27 @@ func TestChartSettings(t *testing.T) {
 	var schema struct {
 		Properties struct {
 			Settings struct {
-				PropertyNames struct{ Pattern string }
+				PropertyNames struct {
+					Pattern string
+					Not     struct{ Pattern string }
+				}
 			}
 		}
 	}
 	if err := json.Unmarshal([]byte(content(t, folder, "helm/values.schema.json")), &schema); err != nil {
 		t.Fatal(err)
 	}
-	accepts := regexp.MustCompile(schema.Properties.Settings.PropertyNames.Pattern)
+	names := schema.Properties.Settings.PropertyNames
+	accepts, refuses := regexp.MustCompile(names.Pattern), regexp.MustCompile(names.Not.Pattern)
 	for name := range known {
 		if !accepts.MatchString(name) {
 			t.Errorf("the chart refuses the setting %s", name)
+		}
+	}
+	for _, v := range config.Variables() {
+		// An address with a password is refused by its value, see TestChartRefuses.
+		if v.Secret && v.Name != "REDIS_URL" && v.Name != "EXPORT_PROXY" && !refuses.MatchString(v.Name) {
+			t.Errorf("the chart accepts the secret %s in a ConfigMap", v.Name)
 		}
 	}
 }
