@@ -50,6 +50,7 @@ check: lint ## run all checks that a commit must pass, beside make test
 	$(GO) run $(PLAIN) ./cmd/exportbridge config docs --check cmd/exportbridge/docs/settings.md
 	@# of e2e, those that start the test binary itself: the detector does not see the programs that the others build
 	$(GO) test $(PLAIN) -race $(TESTFLAGS) -timeout 20m -run '^Test(Scripts|Signals|SimulateStops|DemoOnATerminal)$$' ./cmd/internal/e2e
+	cd cmd/internal/release && $(GO) test $(PLAIN) $(TESTFLAGS) ./deploy
 	EXPLORE_SCHEDULES=1500 DECODE_MUTATIONS=20000 $(GO) test $(PLAIN) -race $(TESTFLAGS) -timeout 20m $$($(GO) list ./... | grep -v /e2e$$)
 
 lint: ## check the format, run the linter

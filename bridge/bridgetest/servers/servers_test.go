@@ -261,8 +261,9 @@ func step(t *testing.T, name string, do func() error) {
 
 func client(t *testing.T, addrs []string, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
+	// A broker learns of a new topic some time after the controller made it. The context bounds the wait.
 	c := must.Get(kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(addrs...), kgo.DefaultProduceTopic(topic),
-		kgo.MetadataMinAge(250 * time.Millisecond)}, opts...)...))(t)
+		kgo.UnknownTopicRetries(-1), kgo.MetadataMinAge(250 * time.Millisecond)}, opts...)...))(t)
 	t.Cleanup(c.Close)
 	return c
 }

@@ -3,6 +3,8 @@
 package e2e_test
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -14,12 +16,41 @@ import (
 	"testing"
 	"time"
 
-	"github.com/compose-spec/compose-go/v2/types"
-	"sigs.k8s.io/yaml"
+	"go.yaml.in/yaml/v3"
 
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
+
+const simulatorFile = "../../exportbridge/deploy/compose/simulator.env"
+
+// service is what an engine reads of the compose file to run a container.
+type service struct {
+	Command         []string
+	Environment     map[string]string
+	Build           struct{ Target string }
+	HealthCheck     struct{ Test []string }
+	StopGracePeriod time.Duration `yaml:"stop_grace_period"`
+}
+
+// composeServices reads the compose file with the settings of the simulator.
+func composeServices(t *testing.T) map[string]service {
+	t.Helper()
+	settings := readSettings(t, simulatorFile)
+	text, err := os.ReadFile("../../../docker-compose.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resolved := os.Expand(string(text), func(variable string) string { // NAME:-default or NAME:?error
+		name, other, _ := strings.Cut(variable, ":")
+		return cmp.Or(settings[name], strings.TrimPrefix(other, "-"))
+	})
+	var file struct{ Services map[string]service }
+	if err := yaml.Unmarshal([]byte(resolved), &file); err != nil {
+		t.Fatal(err)
+	}
+	return file.Services
+}
 
 // world is where containers run as processes: names says what the names of
 // their world, such as kafka:19092 and /shared, are in the test.
@@ -48,22 +79,18 @@ func (w world) container(env map[string]string, dev bool, args ...string) *progr
 }
 
 // service starts a service of a compose file with its command line, or another.
-func (w world) service(s types.ServiceConfig, args ...string) *program {
+func (w world) service(s service, args ...string) *program {
 	w.t.Helper()
-	env := make(map[string]string)
-	for name, value := range s.Environment {
-		env[name] = *value
-	}
 	if args == nil {
 		args = s.Command
 	}
-	return w.container(env, s.Build.Target == "dev", args...)
+	return w.container(s.Environment, s.Build.Target == "dev", args...)
 }
 
 // awaitHealthy asks a service by its health check until it is satisfied.
-func (w world) awaitHealthy(s types.ServiceConfig) {
+func (w world) awaitHealthy(name string, s service) {
 	w.t.Helper()
-	eventually(w.t, stepTimeout, s.Name+" to be healthy", func() bool {
+	eventually(w.t, stepTimeout, name+" to be healthy", func() bool {
 		return w.service(s, s.HealthCheck.Test[2:]...).wait(stepTimeout) == 0
 	})
 }
@@ -72,8 +99,7 @@ func (w world) awaitHealthy(s types.ServiceConfig) {
 // their order, with their command lines, environments and health checks.
 func TestE2ECompose(t *testing.T) {
 	t.Parallel()
-	environ, _ := simulatorEnv(t)
-	services := loadCompose(t, environ).Services
+	services := composeServices(t)
 	backends := startServers(t, owned{kafka: true, redis: true})
 	s := newStage(t, backends, exportsim.Config{Events: 1})
 	simulator, shared, run, data := servers.FreeAddress(t), t.TempDir(), t.TempDir(), t.TempDir()
@@ -85,9 +111,9 @@ func TestE2ECompose(t *testing.T) {
 	w.service(services["topics"]).wantExit(0, stepTimeout)
 	w.makeToken(services["token"], filepath.Join(run, "token"))
 	w.service(services["simulator"])
-	w.awaitHealthy(services["simulator"])
+	w.awaitHealthy("simulator", services["simulator"])
 	bridge := w.service(services["bridge"])
-	w.awaitHealthy(services["bridge"])
+	w.awaitHealthy("bridge", services["bridge"])
 	const inStock = 12_000
 	s.awaitPublished(inStock)
 	tail := w.service(services["bridge"], "tail", "-n", "5")
@@ -95,7 +121,7 @@ func TestE2ECompose(t *testing.T) {
 	if lines := strings.Count(string(tail.stdout()), "\n"); lines != 5 {
 		t.Errorf("tail -n 5 printed %d lines", lines)
 	}
-	grace := time.Duration(*services["bridge"].StopGracePeriod)
+	grace := services["bridge"].StopGracePeriod
 	if took := bridge.stop(); took > grace {
 		t.Errorf("the bridge took %s to stop, and is killed after %s", took, grace)
 	}
@@ -109,7 +135,7 @@ func TestE2ECompose(t *testing.T) {
 }
 
 // makeToken runs the shell of the service twice: the token stays.
-func (w world) makeToken(s types.ServiceConfig, path string) {
+func (w world) makeToken(s service, path string) {
 	w.t.Helper()
 	var tokens []string
 	for range 2 {
@@ -191,8 +217,16 @@ func TestE2EKubernetes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var manifest any
+	if err := yaml.Unmarshal(text, &manifest); err != nil {
+		t.Fatal(err)
+	}
+	inJSON, err := json.Marshal(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var set pods
-	if err := yaml.Unmarshal(text, &set); err != nil {
+	if err := json.Unmarshal(inJSON, &set); err != nil {
 		t.Fatal(err)
 	}
 	pod := set.Spec.Template.Spec

@@ -33,6 +33,7 @@ type crowd struct {
 	slots   [3]place
 	ways    map[string]int // how often a turn went which way
 	flowing []time.Duration
+	longest map[string]time.Duration // of flowing, by the way of the turn
 }
 
 // place is a process of a crowd.
@@ -47,7 +48,8 @@ type place struct {
 
 func newCrowd(s *stage, names []string, seed uint64, does ...string) *crowd {
 	s.t.Helper()
-	c := &crowd{s: s, random: rand.New(rand.NewPCG(seed, 6)), names: names, does: does, ways: make(map[string]int)}
+	c := &crowd{s: s, random: rand.New(rand.NewPCG(seed, 6)), names: names, does: does, ways: make(map[string]int),
+		longest: make(map[string]time.Duration)}
 	for i := range c.slots {
 		c.slots[i] = place{file: filepath.Join(s.t.TempDir(), "streams.yaml"), kind: "group"}
 		c.list(i, names)
@@ -101,8 +103,8 @@ func (c *crowd) start(i int) {
 }
 
 // one has one of the processes end and start, or pause for longer than a session, or
-// list other streams.
-func (c *crowd) one() {
+// list other streams. It returns which of these.
+func (c *crowd) one() string {
 	c.s.t.Helper()
 	passes(time.Duration(c.random.Int64N(int64(time.Second))))
 	i := c.random.IntN(len(c.slots))
@@ -123,7 +125,7 @@ func (c *crowd) one() {
 		p.run.signal(syscall.SIGSTOP)
 		passes(2 * manySession)
 		p.run.signal(syscall.SIGCONT)
-		return
+		return way
 	case "reloaded":
 		names := slices.Clone(c.names)
 		if len(p.listed) == len(names) {
@@ -133,7 +135,7 @@ func (c *crowd) one() {
 		c.list(i, names)
 		if !p.isOlder {
 			p.run.signal(syscall.SIGHUP)
-			return
+			return way
 		}
 	case "kind changed":
 		p.kind = map[string]string{"group": "stream", "stream": "group"}[p.kind]
@@ -146,18 +148,25 @@ func (c *crowd) one() {
 	}
 	c.end(i, by)
 	c.start(i)
+	return way
 }
 
-// turn is one, and waits until all streams flow, unless the next turn follows at once.
+// turn is one, and waits until all streams flow, unless the next turn follows at once. The time
+// until then includes up to a second before, the pause itself, and deaths at a point meanwhile.
 func (c *crowd) turn() {
 	c.s.t.Helper()
 	began := time.Now()
-	c.one()
+	way := c.one()
 	if c.random.IntN(3) == 0 {
 		return
 	}
+	dead := c.ways["dead at a point"]
 	c.awaitFlow()
-	c.flowing = append(c.flowing, time.Since(began))
+	took := time.Since(began).Round(time.Millisecond)
+	if c.ways["dead at a point"] > dead {
+		way += ", then dead at a point"
+	}
+	c.flowing, c.longest[way] = append(c.flowing, took), max(c.longest[way], took)
 }
 
 // end ends a process.

@@ -51,9 +51,10 @@ func TestE2EProofFleet(t *testing.T) {
 		return s.truth.EventTime(seam).UnixMilli()
 	})
 	t.Logf("e2e: proof, fleet: %d streams in three processes, %d kills in %.0f s (%v), %d backfills in lanes, %d not in "+
-		"lanes, %d items: %d lost, %d twice; all flow again after %s, session time-out %s, E2E_SEED=%d",
+		"lanes, %d items: %d lost, %d twice; all flow again after %s, longest %v, session time-out %s, "+
+		"E2E_SEED=%d",
 		n, c.killed(), took.Seconds(), c.ways, len(j.done)-j.here, j.here, total, lost, twice, quantiles(c.flowing),
-		s.settings["BRIDGE_SESSION_TIMEOUT"], seed)
+		c.longest, s.settings["BRIDGE_SESSION_TIMEOUT"], seed)
 	if j.here == len(j.done) {
 		t.Error("no backfill ran in lanes")
 	}

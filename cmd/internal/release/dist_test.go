@@ -27,6 +27,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	chartloader "helm.sh/helm/v3/pkg/chart/loader"
 )
 
 // scratch is a folder that all tests share.
@@ -307,6 +308,22 @@ func inside(ctx context.Context, root string, config v1.Config, args ...string) 
 	cmd.Dir, cmd.Env, cmd.Stderr = "/", append([]string{"HOME=/tmp"}, config.Env...), os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	return cmd
+}
+
+// TestChartPublished: the released chart has the version and image of the release.
+func TestChartPublished(t *testing.T) {
+	t.Parallel()
+	r := published(t)
+	chart, err := chartloader.Load(filepath.Join(r.out, "exportbridge-"+semantic(r.version)+".tgz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	image := chart.Values["image"].(map[string]any)["repository"]
+	if chart.Metadata.Version != semantic(r.version) || chart.Metadata.AppVersion != r.version || image != r.image ||
+		chart.Validate() != nil {
+		t.Errorf("version %s, appVersion %s, image %v: %v", chart.Metadata.Version, chart.Metadata.AppVersion, image,
+			chart.Validate())
+	}
 }
 
 // TestComposeFile: the released compose file starts released images, and mounts what is

@@ -1,4 +1,4 @@
-package e2e_test
+package deploy_test
 
 import (
 	"bytes"
@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	composeFile   = "../../../docker-compose.yml"
-	simulatorFile = "../../exportbridge/deploy/compose/simulator.env"
+	composeFile   = "../../../../docker-compose.yml"
+	simulatorFile = folder + "/compose/simulator.env"
 )
 
 // realEnv is the least that real data need.
@@ -34,11 +34,8 @@ var realEnv = []string{"EXPORT_URL=https://api.example.com/export", "EXPORT_API_
 // simulatorEnv returns the settings of the simulator, and its profiles.
 func simulatorEnv(t *testing.T) (environ, profiles []string) {
 	t.Helper()
-	text, err := os.ReadFile(simulatorFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range regexp.MustCompile(`(?m)^(\w+)=(.*)$`).FindAllStringSubmatch(string(text), -1) {
+	text := content(t, simulatorFile)
+	for _, m := range regexp.MustCompile(`(?m)^(\w+)=(.*)$`).FindAllStringSubmatch(text, -1) {
 		environ = append(environ, m[0])
 		if m[1] == "COMPOSE_PROFILES" {
 			profiles = strings.Split(m[2], ",")
@@ -109,16 +106,13 @@ func TestCompose(t *testing.T) {
 // TestComposeInReadme: the README's commands name what the compose file has.
 func TestComposeInReadme(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile("../../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	readme := content(t, "../../../../README.md")
 	p := loadCompose(t, realEnv)
 	var profiles []string
 	for _, s := range p.Services {
 		profiles = append(profiles, s.Profiles...)
 	}
-	up := regexp.MustCompile(`(?m)^COMPOSE_PROFILES=(\S+) docker compose up .*$`).FindStringSubmatch(string(readme))
+	up := regexp.MustCompile(`(?m)^COMPOSE_PROFILES=(\S+) docker compose up .*$`).FindStringSubmatch(readme)
 	if up == nil {
 		t.Fatal("the README does not start the services")
 	}
@@ -127,10 +121,10 @@ func TestComposeInReadme(t *testing.T) {
 			t.Errorf("profiles are %q, the README starts %q", profiles, profile)
 		}
 	}
-	if !strings.Contains(string(readme), "\ncp cmd/exportbridge/deploy/compose/simulator.env .env\n") {
+	if !strings.Contains(readme, "\ncp cmd/exportbridge/deploy/compose/simulator.env .env\n") {
 		t.Error("the README does not copy simulator.env")
 	}
-	read := regexp.MustCompile(`(?m)^docker compose run --rm (\S+) cat (\S+)$`).FindStringSubmatch(string(readme))
+	read := regexp.MustCompile(`(?m)^docker compose run --rm (\S+) cat (\S+)$`).FindStringSubmatch(readme)
 	if read == nil {
 		t.Fatal("the README does not say how to read the token")
 	}
@@ -277,13 +271,10 @@ func wantCommand(t *testing.T, root *cobra.Command, who string, args []string) {
 // TestComposeVariables: every variable of the compose file reaches a service.
 func TestComposeVariables(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(composeFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := content(t, composeFile)
 	names := make(map[string]bool)
-	for _, m := range regexp.MustCompile(`\$\{(\w+)`).FindAllSubmatch(text, -1) {
-		names[string(m[1])] = true
+	for _, m := range regexp.MustCompile(`\$\{(\w+)`).FindAllStringSubmatch(text, -1) {
+		names[m[1]] = true
 	}
 	for _, name := range []string{"EXPORT_URL", "EXPORT_API_KEY"} {
 		if !names[name] {
@@ -306,15 +297,12 @@ func TestComposeVariables(t *testing.T) {
 // file fixes, and no service of somebody else sees them.
 func TestComposeReadsEnvFile(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(composeFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := content(t, composeFile)
 	dir := t.TempDir()
 	environ := append(slices.Clone(realEnv), "EXPORT_EVENTS=orderPlaced", "KAFKA_TOPIC=orders", "LOG_LEVEL=debug",
 		"KAFKA_BROKERS=elsewhere:9092", "IMAGE_KAFKA=registry.example.com/kafka:4")
-	for name, data := range map[string][]byte{"docker-compose.yml": text, ".env": []byte(strings.Join(environ, "\n"))} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+	for name, data := range map[string]string{"docker-compose.yml": text, ".env": strings.Join(environ, "\n")} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -18,28 +18,41 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"sigs.k8s.io/json"
+	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
+
+// folder has the files that the program is installed with.
+const folder = "../../../exportbridge/deploy"
 
 // load reads a manifest into the type of its API as the API's server does: a
 // field that the type does not have, in this very case, is an error.
 func load[T any](t *testing.T, file string) *T {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("kubernetes", file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err = yaml.YAMLToJSONStrict(text)
+	object := new(T)
+	read(t, file, content(t, folder, "kubernetes", file), object)
+	return object
+}
+
+func read(t *testing.T, file, text string, object any) {
+	t.Helper()
+	inJSON, err := yaml.YAMLToJSONStrict([]byte(text))
 	if err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
-	object := new(T)
-	wrong, err := json.UnmarshalStrict(text, object)
+	wrong, err := kjson.UnmarshalStrict(inJSON, object)
 	if err := errors.Join(append(wrong, err)...); err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
-	return object
+}
+
+func content(t *testing.T, path ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(path...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // kustomization is what we use of one.
@@ -71,7 +84,7 @@ func TestKustomizations(t *testing.T) {
 			named = slices.Concat(named, generator.Envs)
 		}
 		var there []string
-		entries, err := os.ReadDir(filepath.Join("kubernetes", dir))
+		entries, err := os.ReadDir(filepath.Join(folder, "kubernetes", dir))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +108,7 @@ func TestKustomize(t *testing.T) {
 		t.Skip("kustomize is not installed")
 	}
 	dir := filepath.Join(t.TempDir(), "kubernetes")
-	if err := os.CopyFS(dir, os.DirFS("kubernetes")); err != nil {
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join(folder, "kubernetes"))); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -228,13 +241,10 @@ func TestSelectors(t *testing.T) {
 // kustomization says how to make.
 func TestSecretsAreFiles(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("kubernetes/kustomization.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := content(t, folder, "kubernetes/kustomization.yaml")
 	pod := load[appsv1.StatefulSet](t, "statefulset.yaml").Spec.Template.Spec
 	mount := pod.Containers[0].VolumeMounts[0]
-	if pod.Volumes[0].Name != mount.Name || !strings.Contains(string(text), "create secret generic "+pod.Volumes[0].Secret.SecretName+" ") {
+	if pod.Volumes[0].Name != mount.Name || !strings.Contains(text, "create secret generic "+pod.Volumes[0].Secret.SecretName+" ") {
 		t.Errorf("the secret %s is not the one that is made", pod.Volumes[0].Secret.SecretName)
 	}
 	files := 0
@@ -243,7 +253,7 @@ func TestSecretsAreFiles(t *testing.T) {
 			continue
 		}
 		files++
-		if key, ok := strings.CutPrefix(v.Value, mount.MountPath+"/"); !ok || !strings.Contains(string(text), "--from-file="+key) {
+		if key, ok := strings.CutPrefix(v.Value, mount.MountPath+"/"); !ok || !strings.Contains(text, "--from-file="+key) {
 			t.Errorf("%s=%s is not in the secret", v.Name, v.Value)
 		}
 	}
