@@ -60,6 +60,8 @@ type deaths struct {
 	s      *stage
 	random *rand.Rand
 	points []string // that are reached
+	deck   []string // the points that come before one comes again
+	kills  int      // so far
 	// burst is about how many events a bridge may publish before it dies.
 	burst    int
 	most     int            // how often a point is reached before it is deadly
@@ -73,14 +75,21 @@ func newDeaths(s *stage, seed uint64, burst int) *deaths {
 		ways: make(map[string]int)}
 }
 
-// one starts a bridge and has it die: at a named point, at some moment, which
-// may be during its start, or after some events.
+// one starts a bridge and has it die: each other time at the next of the points, else
+// at some moment, which may be during its start, or after some events.
 func (d *deaths) one() {
 	d.s.t.Helper()
-	switch way := d.random.IntN(10); {
-	case way < 5:
-		d.atPoint(pick(d.random, d.points))
-	case way < 8:
+	d.kills++
+	switch {
+	case d.kills%2 == 1:
+		if len(d.deck) == 0 {
+			d.deck = slices.Clone(d.points)
+			d.random.Shuffle(len(d.deck), func(a, b int) { d.deck[a], d.deck[b] = d.deck[b], d.deck[a] })
+		}
+		p := d.deck[0]
+		d.deck = d.deck[1:]
+		d.atPoint(p)
+	case d.random.IntN(5) < 3:
 		d.after(time.Duration(d.random.Int64N(int64(400 * time.Millisecond))))
 	default:
 		d.afterEvents(1 + d.random.IntN(d.burst))
@@ -177,7 +186,7 @@ var plainPoints = []string{pointInit, pointBarrier, pointFetched, pointProduced,
 
 func TestE2EProofCrashes(t *testing.T) {
 	t.Parallel()
-	kills, seed := int(size(t, "E2E_KILLS", 24, 80)), seedOf(t)
+	kills, seed := int(size(t, "E2E_KILLS", 24, 40)), seedOf(t) // 40: each end dies at each point
 	v := startServers(t, owned{})
 	all := []delivery{
 		{bridge.ExactlyOnce, exportsim.EmptyCursor}, {bridge.ExactlyOnce, exportsim.EmptyItems},
