@@ -34,10 +34,7 @@ var realEnv = []string{"EXPORT_URL=https://api.example.com/export", "EXPORT_API_
 // simulatorEnv returns the settings of the simulator, and its profiles.
 func simulatorEnv(t *testing.T) (environ, profiles []string) {
 	t.Helper()
-	text, err := os.ReadFile(simulatorFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(simulatorFile)).in(t)
 	for _, m := range regexp.MustCompile(`(?m)^(\w+)=(.*)$`).FindAllStringSubmatch(string(text), -1) {
 		environ = append(environ, m[0])
 		if m[1] == "COMPOSE_PROFILES" {
@@ -58,10 +55,7 @@ func loadCompose(t *testing.T, environ []string, profiles ...string) *types.Proj
 	if err != nil {
 		t.Fatal(err)
 	}
-	project, err := options.LoadProject(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	project := must(options.LoadProject(t.Context())).in(t)
 	return project
 }
 
@@ -109,10 +103,7 @@ func TestCompose(t *testing.T) {
 // TestComposeInReadme: the README's commands name what the compose file has.
 func TestComposeInReadme(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile("../../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	readme := must(os.ReadFile("../../../README.md")).in(t)
 	p := loadCompose(t, realEnv)
 	var profiles []string
 	for _, s := range p.Services {
@@ -277,10 +268,7 @@ func wantCommand(t *testing.T, root *cobra.Command, who string, args []string) {
 // TestComposeVariables: every variable of the compose file reaches a service.
 func TestComposeVariables(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(composeFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(composeFile)).in(t)
 	names := make(map[string]bool)
 	for _, m := range regexp.MustCompile(`\$\{(\w+)`).FindAllSubmatch(text, -1) {
 		names[string(m[1])] = true
@@ -292,10 +280,7 @@ func TestComposeVariables(t *testing.T) {
 	}
 	for name := range names {
 		mark := "registry.example.com/mark-of-" + strings.ToLower(name)
-		resolved, err := loadCompose(t, append(slices.Clone(realEnv), name+"="+mark)).MarshalYAML()
-		if err != nil {
-			t.Fatal(err)
-		}
+		resolved := must(loadCompose(t, append(slices.Clone(realEnv), name+"="+mark)).MarshalYAML()).in(t)
 		if !bytes.Contains(resolved, []byte(mark)) {
 			t.Errorf("%s changes nothing", name)
 		}
@@ -306,27 +291,19 @@ func TestComposeVariables(t *testing.T) {
 // file fixes, and no service of somebody else sees them.
 func TestComposeReadsEnvFile(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(composeFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(composeFile)).in(t)
 	dir := t.TempDir()
 	environ := append(slices.Clone(realEnv), "EXPORT_EVENTS=orderPlaced", "KAFKA_TOPIC=orders", "LOG_LEVEL=debug",
 		"KAFKA_BROKERS=elsewhere:9092", "IMAGE_KAFKA=registry.example.com/kafka:4")
 	for name, data := range map[string][]byte{"docker-compose.yml": text, ".env": []byte(strings.Join(environ, "\n"))} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 	}
 	options, err := cli.NewProjectOptions([]string{filepath.Join(dir, "docker-compose.yml")},
 		cli.WithName("exportbridge"), cli.WithEnv(environ))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := options.LoadProject(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(options.LoadProject(t.Context())).in(t)
 	s := wantSettings(t, p.Services["bridge"])
 	if st := &s.Streams[0]; !slices.Equal(st.Engine.Origin.Events, []string{"orderPlaced"}) ||
 		st.Kafka.Topic != "orders" || !slices.Equal(st.Kafka.Brokers, []string{"kafka:19092"}) {
@@ -407,10 +384,7 @@ func TestComposeAsksKafkaLightly(t *testing.T) {
 	if !strings.Contains(*script, port) || !strings.Contains(*kafka.Environment["KAFKA_LISTENERS"], ":"+port) {
 		t.Fatalf("the health check %q asks no listener of %s", args, *kafka.Environment["KAFKA_LISTENERS"])
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0")).in(t)
 	_, free, _ := net.SplitHostPort(l.Addr().String())
 	*script = strings.ReplaceAll(*script, port, free)
 	if said, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
