@@ -196,7 +196,7 @@ func TestE2EProofCrashes(t *testing.T) {
 		const burst = 1500
 		kills := (kills + 1) / 2
 		if to.mode == bridge.AtLeastOnce {
-			kills = (kills + 3) / 4
+			kills = (kills + 1) / 2 // of five points
 		}
 		s := proofStage(t, v, exportsim.Config{Events: kills * burst / 3, Rate: 200, EndOfResults: to.end,
 			Latency: 2 * time.Millisecond})
