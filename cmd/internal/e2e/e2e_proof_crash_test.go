@@ -61,7 +61,7 @@ type deaths struct {
 	random *rand.Rand
 	points []string // that are reached
 	deck   []string // the points that come before one comes again
-	kills  int      // so far
+	turn   int      // odd before a death at a point
 	// burst is about how many events a bridge may publish before it dies.
 	burst    int
 	most     int            // how often a point is reached before it is deadly
@@ -71,7 +71,8 @@ type deaths struct {
 }
 
 func newDeaths(s *stage, seed uint64, burst int) *deaths {
-	return &deaths{s: s, random: rand.New(rand.NewPCG(seed, 1)), points: points, burst: burst, most: 6,
+	random := rand.New(rand.NewPCG(seed, 1))
+	return &deaths{s: s, random: random, points: points, turn: random.IntN(2), burst: burst, most: 6,
 		ways: make(map[string]int)}
 }
 
@@ -79,9 +80,9 @@ func newDeaths(s *stage, seed uint64, burst int) *deaths {
 // at some moment, which may be during its start, or after some events.
 func (d *deaths) one() {
 	d.s.t.Helper()
-	d.kills++
+	d.turn++
 	switch {
-	case d.kills%2 == 1:
+	case d.turn%2 == 0:
 		if len(d.deck) == 0 {
 			d.deck = slices.Clone(d.points)
 			d.random.Shuffle(len(d.deck), func(a, b int) { d.deck[a], d.deck[b] = d.deck[b], d.deck[a] })
