@@ -6,6 +6,8 @@ VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo un
 TESTFLAGS ?= -count=1 -shuffle=on
 # Shipped binaries use the PGO profile, which takes a minute more to build.
 PLAIN      = -pgo=off
+# make check vets all packages once, not each build of each test.
+UNVETTED   = $(PLAIN) -vet=off
 PROFILES   = $(CURDIR)/.profiles
 # The profile of the released program, also used by the benchmark.
 PROFILE    = $(CURDIR)/cmd/exportbridge/default.pgo
@@ -41,17 +43,17 @@ build: ## build ./exportbridge
 
 # e2e takes the longest: named first, it begins first.
 test: ## run all tests on embedded servers; needs only Go
-	$(GO) test $(PLAIN) $(TESTFLAGS) -timeout 20m ./cmd/internal/e2e ./...
+	$(GO) test $(UNVETTED) $(TESTFLAGS) -timeout 20m ./cmd/internal/e2e ./...
 
 check: lint ## run all checks that a commit must pass, beside make test
 	$(GO) mod tidy -diff
-	$(GO) vet $(PLAIN) ./...
+	@# the one file that these tags leave out, the linter vets
 	$(GO) vet $(PLAIN) -tags browser,proof ./...
 	$(GO) run $(PLAIN) ./cmd/exportbridge config docs --check cmd/exportbridge/docs/settings.md
 	@# of e2e, those that start the test binary itself: the detector does not see the programs that the others build
-	$(GO) test $(PLAIN) -race $(TESTFLAGS) -timeout 20m -run '^Test(Scripts|Signals|SimulateStops|DemoOnATerminal)$$' ./cmd/internal/e2e
+	$(GO) test $(UNVETTED) -race $(TESTFLAGS) -timeout 20m -run '^Test(Scripts|Signals|SimulateStops|DemoOnATerminal)$$' ./cmd/internal/e2e
 	cd cmd/internal/release && $(GO) test $(PLAIN) $(TESTFLAGS) ./deploy
-	EXPLORE_SCHEDULES=1500 DECODE_MUTATIONS=20000 $(GO) test $(PLAIN) -race $(TESTFLAGS) -timeout 20m $$($(GO) list ./... | grep -v /e2e$$)
+	EXPLORE_SCHEDULES=1500 DECODE_MUTATIONS=20000 $(GO) test $(UNVETTED) -race $(TESTFLAGS) -timeout 20m $$($(GO) list ./... | grep -v /e2e$$)
 
 lint: ## check the format, run the linter
 	@command -v $(LINTER) >/dev/null || { echo "install the linter: go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0"; exit 1; }
@@ -64,7 +66,7 @@ docs: ## regenerate settings page, alert rules and licences
 	$(GO) run $(PLAIN) ./cmd/exportbridge alerts --force --output cmd/exportbridge/deploy/helm/files/alerts.yml
 	@file=cmd/exportbridge/deploy/kubernetes/monitoring/rules.yaml; \
 	{ sed '/^spec:/q' $$file; $(GO) run $(PLAIN) ./cmd/exportbridge alerts | sed 's/^./  &/'; } >$$file.new && mv $$file.new $$file
-	$(GO) test $(PLAIN) -run TestNotices ./cmd/exportbridge -update
+	$(GO) test $(UNVETTED) -run TestNotices ./cmd/exportbridge -update
 
 ##@ Run in containers
 
@@ -77,50 +79,54 @@ down: ## stop the containers and delete their data
 
 ##@ Deep checks
 
-# Packages that test on no server are those of `make test`.
+# What tests on no server is in `make test`: whole packages, and these tests of e2e. So is what
+# an API's form changes: the broker sees none of it.
+NO_SERVERS = Test(Compose|DemoOnATerminal|DocumentLinks|HelpWidth|Image|MakeDemo|OffersAreTaken|ReadmeInstall|Recording|ReloadSignals|Scripts|Signals|SimulateStops|Unit)
+NO_BROKER  = TestE2E(AliveWhileServersAreAway|Forms|Learn|NewestFirst|Recording)$$
+
 test-real: ## run the tests on real Apache Kafka and Redis
-	TEST_REAL=1 $(GO) test $(PLAIN) $(TESTFLAGS) -timeout 50m ./cmd/internal/e2e $$($(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | awk '/bridgetest\/(servers|kafkatest)/ { print $$1 }')
+	TEST_REAL=1 $(GO) test $(UNVETTED) $(TESTFLAGS) -timeout 50m -skip '^($(NO_SERVERS)|$(NO_BROKER))' ./cmd/internal/e2e $$($(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | awk '/bridgetest\/(servers|kafkatest)/ { print $$1 }')
 
 KAFKA_VERSIONS = 3.9.1 4.0.1 4.1.1 4.2.0 4.3.1 4.3.1/transaction.version=1
 
 test-kafka: ## conformance, crash test on each of VERSIONS; KILLS=20
 	@for version in $(or $(VERSIONS),$(KAFKA_VERSIONS)); do echo "== Apache Kafka $$version"; \
 	TEST_REAL=1 TEST_KAFKA_VERSION=$$version E2E_CHAOS=1 E2E_KILLS=$(or $(KILLS),20) \
-	$(GO) test $(PLAIN) -count=1 -timeout 40m -run 'TestRealKafka|TestConformanceOnKafka|TestE2EProofChaos|TestE2EKafkaVersion' \
+	$(GO) test $(UNVETTED) -count=1 -timeout 40m -run 'TestRealKafka|TestConformanceOnKafka|TestE2EProofChaos|TestE2EKafkaVersion' \
 	./bridge/bridgetest/servers ./bridge/kafkasink ./cmd/internal/e2e || exit 1; done
 
 # Without Docker: podman, and stand-ins for the images, on Debian as root.
 test-compose: ## start the compose project in containers, kill each
-	TEST_COMPOSE=1 cmd/exportbridge/deploy/compose/test/engine $(GO) test $(PLAIN) -count=1 -v -timeout 40m -run '^TestComposeUp$$' ./cmd/internal/e2e
+	TEST_COMPOSE=1 cmd/exportbridge/deploy/compose/test/engine $(GO) test $(UNVETTED) -count=1 -v -timeout 40m -run '^TestComposeUp$$' ./cmd/internal/e2e
 
 browser: ## test the operations page in Chromium; SCREENSHOTS=dir
-	$(if $(SCREENSHOTS),SCREENSHOTS=$(abspath $(SCREENSHOTS))) $(GO) test $(PLAIN) $(TESTFLAGS) -tags browser -timeout 10m ./bridge/ops/ui
+	$(if $(SCREENSHOTS),SCREENSHOTS=$(abspath $(SCREENSHOTS))) $(GO) test $(UNVETTED) $(TESTFLAGS) -tags browser -timeout 10m ./bridge/ops/ui
 
 model: ## check the models of the protocols, and each broken rule, with spin
-	MODEL=1 $(GO) test $(PLAIN) -count=1 -v -timeout 10m -run TestModel ./bridge/engine ./bridge/windows ./bridge/backfill ./bridge/reconcile ./bridge/deadletter
+	MODEL=1 $(GO) test $(UNVETTED) -count=1 -v -timeout 10m -run TestModel ./bridge/engine ./bridge/windows ./bridge/backfill ./bridge/reconcile ./bridge/deadletter
 
 broken: ## remove each rule of the protocol: a test must fail
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
 	$(GO) run $(PLAIN) ./bridge/bridgetest/rules/overlay "$$dir" && \
-	$(GO) test $(PLAIN) -overlay "$$dir/overlay.json" -count=1 -tags proof -timeout 10m -v -run 'Broken' ./bridge/engine ./bridge/windows ./cmd/internal/e2e
+	$(GO) test $(UNVETTED) -overlay "$$dir/overlay.json" -count=1 -tags proof -timeout 10m -v -run 'Broken' ./bridge/engine ./bridge/windows ./cmd/internal/e2e
 
 explore: ## test schedules of two processes with faults; SECONDS=60
-	EXPLORE_SECONDS=$$(($(or $(SECONDS),60) / 4)) $(GO) test $(PLAIN) -count=1 -v -timeout 60m -run 'TestExplore(Windows|Random)?$$' ./bridge/engine
+	EXPLORE_SECONDS=$$(($(or $(SECONDS),60) / 4)) $(GO) test $(UNVETTED) -count=1 -v -timeout 60m -run 'TestExplore(Windows|Random)?$$' ./bridge/engine
 
 poison: ## overwrite released pages under the race detector; EVENTS=N
-	POISON_EVENTS=$(or $(EVENTS),1000000) $(GO) test $(PLAIN) -race -count=1 -timeout 30m -v -run TestPoisonedPages ./bridge/kafkasink
+	POISON_EVENTS=$(or $(EVENTS),1000000) $(GO) test $(UNVETTED) -race -count=1 -timeout 30m -v -run TestPoisonedPages ./bridge/kafkasink
 
 # FLEET=1: 50 STREAMS, 200 KILLS, and the program of UPGRADE_FROM in turn with today's.
 proof: ## kill, pause, cut; FLEET, KILLS, ZOMBIES, MINUTES, UPGRADE
 	TEST_REAL=1 $(if $(FLEET),E2E_STREAMS=$(or $(STREAMS),50) E2E_KILLS=$(or $(KILLS),200) E2E_UPGRADE_FROM=$(or $(UPGRADE_FROM),f54da5f2)) \
 	$(if $(UPGRADE_FROM),E2E_UPGRADE_FROM=$(UPGRADE_FROM)) $(if $(KILLS),E2E_CHAOS=1 E2E_KILLS=$(KILLS)) $(if $(ZOMBIES),E2E_ZOMBIES=$(ZOMBIES)) $(if $(MINUTES),E2E_MINUTES=$(MINUTES)) $(if $(UPGRADE),E2E_UPGRADE=$(UPGRADE)) $(if $(SEED),E2E_SEED=$(SEED)) \
-	$(GO) test $(PLAIN) -count=1 -v -timeout 3h -run '$(or $(if $(FLEET),TestE2EProofFleet),$(if $(UPGRADE),TestE2EProofUpgrade),$(if $(KILLS),TestE2EProof(Chaos|Windows|Late)),$(if $(ZOMBIES),TestE2EProof(Zombies|Pair)),$(if $(MINUTES),TestE2EProof(Cluster|Rest)),TestE2EProof)' ./cmd/internal/e2e
+	$(GO) test $(UNVETTED) -count=1 -v -timeout 3h -run '$(or $(if $(FLEET),TestE2EProofFleet),$(if $(UPGRADE),TestE2EProofUpgrade),$(if $(KILLS),TestE2EProof(Chaos|Windows|Late)),$(if $(ZOMBIES),TestE2EProof(Zombies|Pair)),$(if $(MINUTES),TestE2EProof(Cluster|Rest)),TestE2EProof)' ./cmd/internal/e2e
 
 peers: ## follow one list with other tools too; SECONDS=120, KILLS=6
 	cmd/internal/dev/peers/run $(or $(SECONDS),120) $(or $(KILLS),6)
 
 soak: ## run one bridge with a fault every 5 s; MINUTES=30
-	TEST_REAL=1 SOAK_MINUTES=$(or $(MINUTES),30) $(GO) test $(PLAIN) -count=1 -v -timeout 3h -run TestE2ESoak ./cmd/internal/e2e
+	TEST_REAL=1 SOAK_MINUTES=$(or $(MINUTES),30) $(GO) test $(UNVETTED) -count=1 -v -timeout 3h -run TestE2ESoak ./cmd/internal/e2e
 
 ##@ Performance
 
@@ -145,7 +151,7 @@ release: ## build all that is published into dist/ (15 min); IMAGE=name
 	@cat "$(DIST)/SHA256SUMS"
 
 release-test: ## install and run packages and images as in a release
-	cd cmd/internal/release && $(GO) mod tidy -diff && $(GO) vet $(PLAIN) ./... && $(GO) run $(ACTIONLINT) ../../../.github/workflows/*.yml && RELEASE_IMAGE="$(IMAGE)" $(GO) test $(PLAIN) -count=1 ./...
+	cd cmd/internal/release && $(GO) mod tidy -diff && $(GO) vet $(PLAIN) ./... && $(GO) run $(ACTIONLINT) ../../../.github/workflows/*.yml && RELEASE_IMAGE="$(IMAGE)" $(GO) test $(UNVETTED) -count=1 ./...
 
 # The second build starts with an empty cache.
 release-check: ## build the last commit twice, compare, try the result
@@ -164,4 +170,4 @@ rename: ## give the module another path; MODULE=path, IMAGE=name
 	$(GO) -C cmd/internal/release run $(PLAIN) ./rename -module "$(MODULE)" $(if $(findstring command,$(origin IMAGE)),-image "$(IMAGE)")
 
 recording: ## record the README's demo session again
-	RECORDING=write $(GO) test $(PLAIN) -count=1 -run TestRecording ./cmd/internal/e2e
+	RECORDING=write $(GO) test $(UNVETTED) -count=1 -run TestRecording ./cmd/internal/e2e

@@ -73,5 +73,8 @@ func Break(name string) {
 	broken.Store(name)
 }
 
+// Patched reports whether the build has the patches, so that rules can be taken away.
+func Patched() bool { return patched }
+
 // Broken reports whether a rule is taken away. Only patches ask.
 func Broken(name string) bool { return broken.Load() == name }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,10 +59,10 @@ func CloseAtEnd(t testing.TB, c io.Closer) {
 	})
 }
 
-// Client returns a client of the Kafka at addr, which the end of the test closes.
-func Client(t testing.TB, addr string, opts ...kgo.Opt) *kgo.Client {
+// Client returns a client of the brokers, which commas separate. The end of the test closes it.
+func Client(t testing.TB, brokers string, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	client := must.Get(kgo.NewClient(append(opts, kgo.SeedBrokers(addr))...))(t)
+	client := must.Get(kgo.NewClient(append(opts, kgo.SeedBrokers(strings.Split(brokers, ",")...))...))(t)
 	t.Cleanup(client.Close)
 	return client
 }

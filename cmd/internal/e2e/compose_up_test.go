@@ -73,13 +73,8 @@ func newProject(t *testing.T) *project {
 	if out, err := files.CombinedOutput(); err != nil {
 		t.Fatalf("copy the source: %v\n%s", err, out)
 	}
-	settings, err := os.ReadFile(simulatorFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, ".env"), settings, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	settings := must(os.ReadFile(simulatorFile)).in(t)
+	noError(t, os.WriteFile(filepath.Join(dir, ".env"), settings, 0o600))
 	return &project{
 		dir: dir,
 		stage: &stage{
@@ -148,10 +143,7 @@ func (p *project) flows() {
 
 // reachable reports whether Kafka answers.
 func (p *project) reachable() bool {
-	client, err := kgo.NewClient(kgo.SeedBrokers(p.servers.brokers), kgo.RetryTimeout(time.Second))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	client := must(kgo.NewClient(kgo.SeedBrokers(p.servers.brokers), kgo.RetryTimeout(time.Second))).in(p.t)
 	defer client.Close()
 	return client.Ping(p.t.Context()) == nil
 }

@@ -36,10 +36,7 @@ func documentBlocks(t *testing.T, language string) []string {
 	t.Helper()
 	var blocks []string
 	for _, name := range documents {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must(os.ReadFile(name)).in(t)
 		for _, m := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").FindAllSubmatch(text, -1) {
 			blocks = append(blocks, string(m[1]))
 		}
@@ -54,19 +51,13 @@ func documentBlocks(t *testing.T, language string) []string {
 // to a file of the repository has its file.
 func TestDocumentLinks(t *testing.T) {
 	t.Parallel()
-	pages, err := filepath.Glob("../../exportbridge/docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pages := must(filepath.Glob("../../exportbridge/docs/*.md")).in(t)
 	for _, page := range pages {
 		if !slices.Contains(documents, page) {
 			t.Errorf("the code of %s is not run", page)
 		}
 	}
-	more, err := filepath.Glob("../../../bridge/docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	more := must(filepath.Glob("../../../bridge/docs/*.md")).in(t)
 	links := 0
 	for _, name := range slices.Concat(documents, more, []string{"../../../.github/SECURITY.md",
 		"../../../.github/CONTRIBUTING.md", "../../../.github/CHANGELOG.md"}) {
@@ -174,24 +165,14 @@ func (s *stage) consume(t *testing.T, name, code string, command func(t *testing
 // produceAgain produces an event that the topic already has, and ends its transaction.
 func (s *stage) produceAgain(end kgo.TransactionEndTry) {
 	s.t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(s.servers.brokers, ",")...),
-		kgo.TransactionalID(s.topic+".again"), kgo.DefaultProduceTopic(s.topic))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer client.Close()
-	if err := client.BeginTransaction(); err != nil {
-		s.t.Fatal(err)
-	}
+	client := servers.Client(s.t, s.servers.brokers, kgo.TransactionalID(s.topic+".again"),
+		kgo.DefaultProduceTopic(s.topic))
+	noError(s.t, client.BeginTransaction())
 	id := exportsim.EventID(s.config.Seed, 0)
 	record := &kgo.Record{Value: s.truth.Event(0), Headers: []kgo.RecordHeader{
 		{Key: "ce_id", Value: []byte(id)}, {Key: "ce_source", Value: []byte(s.recordsByID()[id][0].source)}}}
-	if err := client.ProduceSync(s.t.Context(), record).FirstErr(); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := client.EndTransaction(s.t.Context(), end); err != nil {
-		s.t.Fatal(err)
-	}
+	noError(s.t, client.ProduceSync(s.t.Context(), record).FirstErr())
+	noError(s.t, client.EndTransaction(s.t.Context(), end))
 }
 
 // tool returns the path of a program. One that a variable names must be there.
@@ -209,18 +190,13 @@ func tool(t *testing.T, variable, name string) string {
 
 func write(t *testing.T, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(name, []byte(text), 0o600))
 }
 
 func runJava(t *testing.T, dir, code string) *exec.Cmd {
 	t.Helper()
 	compiler := tool(t, "TEST_JAVAC", "javac")
-	jars, err := servers.KafkaJars(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	jars := must(servers.KafkaJars(t.Context())).in(t)
 	write(t, filepath.Join(dir, "Consume.java"), code)
 	path := filepath.Join(jars, "*")
 	if out, err := exec.CommandContext(t.Context(), compiler, "-cp", path, "-d", dir,

@@ -143,10 +143,7 @@ func (w world) makeToken(s service, path string) {
 		if said, err := cmd.CombinedOutput(); err != nil {
 			w.t.Fatalf("%s: %v\n%s", cmd, err, said)
 		}
-		token, err := os.ReadFile(path)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		token := must(os.ReadFile(path)).in(w.t)
 		tokens = append(tokens, string(token))
 	}
 	if tokens[0] != tokens[1] || !regexp.MustCompile(`^[0-9a-f]{64}\n$`).MatchString(tokens[0]) {
@@ -175,14 +172,9 @@ func (w world) checkPrometheus() {
 		w.t.Log("promtool is not installed, the configuration of Prometheus was not read")
 		return
 	}
-	config, err := fs.ReadFile(os.DirFS("../../exportbridge/deploy/compose"), "prometheus.yml")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	config := must(fs.ReadFile(os.DirFS("../../exportbridge/deploy/compose"), "prometheus.yml")).in(w.t)
 	path := filepath.Join(w.dir, "prometheus.yml")
-	if err := os.WriteFile(path, []byte(w.names.Replace(string(config))), 0o600); err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, os.WriteFile(path, []byte(w.names.Replace(string(config))), 0o600))
 	if said, err := exec.Command(promtool, "check", "config", path).CombinedOutput(); err != nil {
 		w.t.Errorf("promtool: %v\n%s", err, said)
 	}
@@ -213,22 +205,12 @@ type pods struct {
 func TestE2EKubernetes(t *testing.T) {
 	t.Parallel()
 	const n = 1000
-	text, err := os.ReadFile("../../exportbridge/deploy/kubernetes/statefulset.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile("../../exportbridge/deploy/kubernetes/statefulset.yaml")).in(t)
 	var manifest any
-	if err := yaml.Unmarshal(text, &manifest); err != nil {
-		t.Fatal(err)
-	}
-	inJSON, err := json.Marshal(manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, yaml.Unmarshal(text, &manifest))
+	inJSON := must(json.Marshal(manifest)).in(t)
 	var set pods
-	if err := json.Unmarshal(inJSON, &set); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal(inJSON, &set))
 	pod := set.Spec.Template.Spec
 	main := pod.Containers[0]
 	backends := startServers(t, owned{kafka: true, redis: true})
@@ -236,9 +218,7 @@ func TestE2EKubernetes(t *testing.T) {
 	s.simulate()
 	secrets := t.TempDir()
 	for _, key := range []string{"api-key", "admin-token"} {
-		if err := os.WriteFile(filepath.Join(secrets, key), []byte("open-sesame-open-sesame"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(filepath.Join(secrets, key), []byte("open-sesame-open-sesame"), 0o600))
 	}
 	s.topic = "export.events"
 	var running [2]*program
@@ -287,10 +267,7 @@ func TestE2EKubernetes(t *testing.T) {
 // readSettings reads a file of NAME=VALUE lines.
 func readSettings(t *testing.T, path string) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(path)).in(t)
 	settings := make(map[string]string)
 	for line := range strings.Lines(string(text)) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(line, "#") {

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -118,11 +119,9 @@ func (s *stage) recordsByID() map[string][]oneRecord {
 	s.t.Helper()
 	all := make(map[string][]oneRecord)
 	s.eachRecord(s.topic, func(r *kgo.Record) {
-		h := make(map[string]string)
-		for _, header := range r.Headers {
-			h[header.Key] = string(header.Value)
-		}
-		all[h["ce_id"]] = append(all[h["ce_id"]], oneRecord{h["eb-origin"], string(r.Value), h["ce_source"], string(r.Key)})
+		id := deadletter.Header(r, "ce_id")
+		all[id] = append(all[id], oneRecord{deadletter.Header(r, "eb-origin"), string(r.Value),
+			deadletter.Header(r, "ce_source"), string(r.Key)})
 	})
 	return all
 }
@@ -161,17 +160,15 @@ func (s *stage) createTopic(configs map[string]string) {
 	for name, value := range configs {
 		with[name] = &value
 	}
-	if _, err := s.admin().CreateTopic(s.t.Context(), 3, 1, with, s.topic); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.admin().CreateTopic(s.t.Context(), 3, 1, with, s.topic)).in(s.t)
 }
 
 // alterTopic changes a setting of the stage's topic.
 func (s *stage) alterTopic(name, value string) {
 	s.t.Helper()
 	changes := []kadm.AlterConfig{{Op: kadm.SetConfig, Name: name, Value: &value}}
-	if _, err := s.admin().AlterTopicConfigs(s.t.Context(), changes, s.topic); err != nil {
-		s.t.Fatal(err)
+	for _, a := range must(s.admin().AlterTopicConfigs(s.t.Context(), changes, s.topic)).in(s.t) {
+		noError(s.t, a.Err)
 	}
 	eventually(s.t, stepTimeout, "the topic's new "+name, func() bool {
 		described, err := s.admin().DescribeTopicConfigs(s.t.Context(), s.topic)

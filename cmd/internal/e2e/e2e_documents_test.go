@@ -146,11 +146,7 @@ func documentBlock(t *testing.T, first string) string {
 // shell gives commands to a shell, which ends at the first that fails.
 func shell(t *testing.T, dir, commands string, environ ...string) []byte {
 	t.Helper()
-	bash, err := exec.LookPath("bash")
-	if err != nil {
-		t.Skip("bash is not installed")
-	}
-	cmd := exec.Command(bash, "-euo", "pipefail", "-c", commands)
+	cmd := exec.Command(tool(t, "", "bash"), "-euo", "pipefail", "-c", commands)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), environ...)
 	var said bytes.Buffer
 	cmd.Stderr = &said
@@ -164,9 +160,7 @@ func shell(t *testing.T, dir, commands string, environ ...string) []byte {
 // TestDocumentHTTP gives the documents' requests to a stream that has a token.
 func TestDocumentHTTP(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("curl"); err != nil {
-		t.Skip("curl is not installed")
-	}
+	tool(t, "", "curl")
 	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: 300})
 	s.settings["EXPORT_PAGE_SIZE"] = "1"
 	s.lock()
@@ -223,34 +217,22 @@ func TestReadmeInstall(t *testing.T) {
 	tree, root, tools := t.TempDir(), t.TempDir(), t.TempDir()
 	put := func(path, content string, mode os.FileMode) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(content), mode); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(path, []byte(content), mode))
 	}
 	read := func(path string) string {
 		t.Helper()
-		content, err := os.ReadFile(filepath.Join(root, path))
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must(os.ReadFile(filepath.Join(root, path))).in(t)
 		return string(content)
 	}
 	for _, name := range []string{"Makefile", "go.mod", "go.sum"} {
-		content, err := os.ReadFile("../../../" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must(os.ReadFile("../../../" + name)).in(t)
 		put(filepath.Join(tree, name), string(content), 0o600)
 	}
 	for _, dir := range []string{"bridge", "cursorstore", "cmd"} {
-		if err := os.CopyFS(filepath.Join(tree, dir), os.DirFS("../../../"+dir)); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.CopyFS(filepath.Join(tree, dir), os.DirFS("../../../"+dir)))
 	}
 	for _, dir := range []string{"usr/local/bin", "etc/systemd/system"} { // every machine has them
-		if err := os.MkdirAll(filepath.Join(root, dir), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.MkdirAll(filepath.Join(root, dir), 0o700))
 	}
 	put(filepath.Join(tree, "api-key"), "sesame\n", 0o600)
 	put(filepath.Join(tools, "sudo"), "#!/usr/bin/env bash\nexec \"${@/#\\//$ROOT/}\"\n", 0o700)

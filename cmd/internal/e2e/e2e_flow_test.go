@@ -52,13 +52,8 @@ func (s *stage) readWithKcat(n int) {
 	cmd := exec.CommandContext(s.t.Context(), kcat, "-C", "-b", s.servers.brokers, "-t", s.topic, "-o", "beginning",
 		"-e", "-q",
 		"-X", "isolation.level=read_committed")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
+	out := must(cmd.StdoutPipe()).in(s.t)
+	noError(s.t, cmd.Start())
 	seen, wrong, twice := make([]bool, n), 0, 0
 	for lines := bufio.NewReaderSize(out, 1<<20); ; {
 		line, err := lines.ReadBytes('\n')

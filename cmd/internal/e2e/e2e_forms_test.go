@@ -13,6 +13,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cmd/internal/learn"
@@ -166,15 +167,19 @@ func TestE2ELearn(t *testing.T) {
 				args = append(args, strings.NewReplacer("KEY", key, "URL", s.api).Replace(word))
 			}
 			s.command(0, args...)
-			maps.DeleteFunc(s.settings, func(name, _ string) bool {
-				return strings.HasPrefix(name, "EXPORT_") ||
-					name == "KAFKA_KEY"
-			})
-			s.settings["EXPORT_PROFILE"], s.settings["EXPORT_API_KEY"] = file, key
+			s.learned(file, key)
 			s.finish()
 			s.readForm().wantAll(500, 0)
 		})
 	}
+}
+
+// learned leaves a profile and a key of all that is set for the API.
+func (s *stage) learned(profile, key string) {
+	maps.DeleteFunc(s.settings, func(name, _ string) bool {
+		return strings.HasPrefix(name, "EXPORT_") || name == "KAFKA_KEY"
+	})
+	s.settings["EXPORT_PROFILE"], s.settings["EXPORT_API_KEY"] = profile, key
 }
 
 // TestE2ERecording follows recordings with the profiles that were learned with them.
@@ -190,21 +195,12 @@ func TestE2ERecording(t *testing.T) {
 			file, record := filepath.Join(s.dir, "learned.env"), filepath.Join(s.dir, "recording.json")
 			s.command(0, "learn", "-o", file, "--record", record, "--",
 				"curl", "-H", "Authorization: Bearer "+s.settings["EXPORT_API_KEY"], s.api+path+"?limit=50")
-			text, err := os.ReadFile(record)
-			if err != nil {
-				t.Fatal(err)
-			}
-			h, err := learn.NewReplay(text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must(os.ReadFile(record)).in(t)
+			h := must(learn.NewReplay(text)).in(t)
 			server := httptest.NewServer(h)
 			t.Cleanup(server.Close)
-			maps.DeleteFunc(s.settings, func(name, _ string) bool {
-				return strings.HasPrefix(name, "EXPORT_") ||
-					name == "KAFKA_KEY"
-			})
-			s.settings["EXPORT_PROFILE"], s.settings["EXPORT_API_KEY"], s.settings["EXPORT_URL"] = file, "any", server.URL
+			s.learned(file, "any")
+			s.settings["EXPORT_URL"] = server.URL
 			if form.Clocked {
 				s.settings["EXPORT_SETTLE"] = "0s"
 			}
@@ -238,20 +234,12 @@ func (s *stage) readForm() *contents {
 			}
 			return
 		}
-		id := ""
-		for _, h := range r.Headers {
-			if h.Key == "ce_id" {
-				id = string(h.Value)
-			}
-		}
+		id := deadletter.Header(r, "ce_id")
 		if other, taken := ids[id]; id == "" || taken && other != i {
 			s.t.Errorf("events %d and %d have the ce_id %q", i, other, id)
 		}
 		ids[id] = i
-		for len(c.copies) <= i {
-			c.copies = append(c.copies, 0)
-		}
-		c.copies[i]++
+		c.count(i)
 		c.lanes[r.Partition] = append(c.lanes[r.Partition], i)
 	})
 	if len(ids) != len(c.copies)-c.lost(len(c.copies)) {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -54,10 +53,7 @@ func (s *stage) wantSaid(p *program, texts ...string) {
 
 func TestE2EPauses(t *testing.T) {
 	t.Parallel()
-	v := startServers(t, owned{})
-	each(t, servers.Real(t), []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce}, func(t *testing.T, mode bridge.Mode) {
-		pauses(t, v, mode)
-	})
+	inEachMode(t, pauses)
 }
 
 // claimedAndGone leaves a reset in a paused stream's way whose claimer was
@@ -194,18 +190,13 @@ func TestE2ECursorFiles(t *testing.T) {
 	at := s.checkpoint()
 	p, _ = s.command(1, "cursor", "export", "--file", file)
 	s.wantSaid(p, "file exists")
-	whole, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := must(os.ReadFile(file)).in(t)
 	s.finish()
 
 	bad := func(name, want string, content []byte) {
 		t.Helper()
 		other := filepath.Join(t.TempDir(), "bad")
-		if err := os.WriteFile(other, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(other, content, 0o600))
 		p, _ := s.command(1, "cursor", "import", other, "--execute")
 		s.wantSaid(p, want)
 		if got := s.checkpoint(); got.Epoch != 0 {

@@ -33,9 +33,7 @@ const adminToken = "0f1e2d3c4b5a69788796a5b4c3d2e1f0"
 func (s *stage) lock() {
 	s.t.Helper()
 	path := filepath.Join(s.dir, "token")
-	if err := os.WriteFile(path, []byte(adminToken+"\n"), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	noError(s.t, os.WriteFile(path, []byte(adminToken+"\n"), 0o600))
 	s.settings["HTTP_ADMIN_TOKEN_FILE"] = path
 }
 
@@ -47,23 +45,16 @@ func (s *stage) ask(path, token, body string, into any) (code int, answer []byte
 	if body != "" {
 		method = http.MethodPost
 	}
-	req, err := http.NewRequestWithContext(s.t.Context(), method, "http://"+s.ops+"/api/v1"+path, strings.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	req := must(http.NewRequestWithContext(s.t.Context(), method, "http://"+s.ops+"/api/v1"+path,
+		strings.NewReader(body))).in(s.t)
 	req.Header.Set("Content-Type", "application/json")
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	res := must(http.DefaultClient.Do(req)).in(s.t)
 	defer res.Body.Close()
 	var all bytes.Buffer
-	if _, err := all.ReadFrom(res.Body); err != nil {
-		s.t.Fatal(err)
-	}
+	must(all.ReadFrom(res.Body)).in(s.t)
 	if into != nil && res.StatusCode == http.StatusOK {
 		decode(s.t, all.Bytes(), into)
 	}
@@ -83,10 +74,7 @@ func (s *stage) act(path, body string, epoch int64) {
 
 func TestE2ESteersOverHTTP(t *testing.T) {
 	t.Parallel()
-	v := startServers(t, owned{})
-	each(t, servers.Real(t), []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce}, func(t *testing.T, mode bridge.Mode) {
-		steersOverHTTP(t, v, mode)
-	})
+	inEachMode(t, steersOverHTTP)
 }
 
 func steersOverHTTP(t *testing.T, v *backends, mode bridge.Mode) {
@@ -232,14 +220,9 @@ func (s *stage) feed() *feed {
 	s.t.Helper()
 	ctx, leave := context.WithCancel(s.t.Context())
 	s.t.Cleanup(leave)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.ops+"/api/v1/events?stream=events", http.NoBody)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	req := must(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.ops+"/api/v1/events?stream=events",
+		http.NoBody)).in(s.t)
+	res := must(http.DefaultClient.Do(req)).in(s.t)
 	f := &feed{t: s.t, done: make(chan struct{})}
 	go func() {
 		defer close(f.done)
@@ -369,15 +352,10 @@ func TestE2EShowsOverHTTP(t *testing.T) {
 		t.Fatalf("move: %d %s", code, answer)
 	}
 	f.await("sample", `"value":"{`)
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.ops+"/api/v1/status", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.ops+"/api/v1/status",
+		http.NoBody)).in(t)
 	req.Host = "evil.example"
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must(http.DefaultClient.Do(req)).in(t)
 	var refusal struct{ Error, Hint string }
 	if err := json.NewDecoder(res.Body).Decode(&refusal); err != nil || res.StatusCode != 421 || refusal.Hint == "" {
 		t.Errorf("by another name: %s %+v", res.Status, refusal)

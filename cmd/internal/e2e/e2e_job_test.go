@@ -442,8 +442,8 @@ func TestE2EBackfillNumbered(t *testing.T) {
 			s.settings["EXPORT_PREFETCH_PAGES"], s.settings["EXPORT_PREFETCH_BYTES"] = "2", "200KiB"
 			s.settings["EXPORT_START"] = s.timeOf(n - 1)
 			s.command(0, "topics", "create", "--execute")
-			bounds := []string{"--from", s.timeOf(0), "--to", s.timeOf(n - 1)}
-			run := s.start(append([]string{"backfill", "--windows", "3", "--parallel", "2", "--execute"}, bounds...)...)
+			run := s.start("backfill", "--windows", "3", "--parallel", "2", "--execute", "--from", s.timeOf(0), "--to",
+				s.timeOf(n-1))
 			id, flowing := s.jobID(run), 0
 			for range kills {
 				target := s.held(s.topic) + n/(kills+3)
@@ -461,14 +461,7 @@ func TestE2EBackfillNumbered(t *testing.T) {
 				t.Errorf("the job says %+v, want %d events", last, want)
 			}
 			s.readJob(s.topic, "backfill").wantWindow(0, s.firstAt(n-1))
-			p, _ := s.command(0, append([]string{"verify", "--json"}, bounds...)...)
-			var found struct {
-				API     int `json:"api_events"`
-				Held    int `json:"topic_events"`
-				Missing int `json:"missing"`
-				Extra   int `json:"extra"`
-			}
-			decode(t, p.stdout(), &found)
+			found := s.verify(0, s.truth.EventTime(0), s.truth.EventTime(n-1))
 			if want := s.firstAt(n - 1); found.API != want || found.Held != want || found.Missing+found.Extra > 0 {
 				t.Errorf("verify says %+v, want %d events", found, want)
 			}

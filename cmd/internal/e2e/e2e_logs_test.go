@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -16,8 +15,7 @@ import (
 // most is said, and wants nothing of an event, its key or a cursor in the logs.
 func TestE2ELogsHoldNoContent(t *testing.T) {
 	t.Parallel()
-	v := startServers(t, owned{})
-	each(t, servers.Real(t), []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce}, func(t *testing.T, mode bridge.Mode) {
+	inEachMode(t, func(t *testing.T, v *backends, mode bridge.Mode) {
 		const n, key = 400, "e2e-log-secret-key"
 		s := newStage(t, v, exportsim.Config{Events: n, APIKey: key})
 		s.deliver(mode)

@@ -24,10 +24,7 @@ func TestE2ELiveMember(t *testing.T) {
 	s.simulate()
 	s.finish()
 	sink, tenure := s.member()
-	last, err := sink.Recover(t.Context(), tenure.Confirm)
-	if err != nil {
-		t.Fatal(err)
-	}
+	last := must(sink.Recover(t.Context(), tenure.Confirm)).in(t)
 	p, _ := s.command(1, "pause", "--timeout", "3s")
 	s.wantSaid(p, "no acknowledgement within 3s", "is withdrawn, nothing was changed")
 	next := last
@@ -107,10 +104,7 @@ func (s *stage) member() (*kafkasink.Sink, bridge.Ownership) {
 	cfg.Stream, cfg.Resource, cfg.Mode = "events", "events", bridge.ExactlyOnce
 	cfg.Brokers, cfg.Topic = strings.Split(s.settings["KAFKA_BROKERS"], ","), s.topic
 	cfg.CheckpointTopic, cfg.Group = s.settings["KAFKA_CHECKPOINT_TOPIC"], s.settings["BRIDGE_GROUP"]
-	sink, err := cfg.Sink()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	sink := must(cfg.Sink()).in(s.t)
 	s.t.Cleanup(sink.Close)
 	group := cfg.Ownership().Owner()
 	s.t.Cleanup(func() {
@@ -120,9 +114,6 @@ func (s *stage) member() (*kafkasink.Sink, bridge.Ownership) {
 			s.t.Errorf("leave the group: %v", err)
 		}
 	})
-	tenure, err := group.Acquire(s.t.Context())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	tenure := must(group.Acquire(s.t.Context())).in(s.t)
 	return sink, tenure
 }

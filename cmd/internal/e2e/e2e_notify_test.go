@@ -56,9 +56,6 @@ func hear(t *testing.T, socket *net.UnixConn) string {
 	t.Helper()
 	socket.SetReadDeadline(time.Now().Add(stepTimeout))
 	message := make([]byte, 1024)
-	size, err := socket.Read(message)
-	if err != nil {
-		t.Fatal(err)
-	}
+	size := must(socket.Read(message)).in(t)
 	return string(message[:size])
 }

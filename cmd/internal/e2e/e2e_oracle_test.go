@@ -11,12 +11,12 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -123,10 +123,7 @@ func (c *contents) add(truth *exportsim.Handler, seed uint64, r *kgo.Record) {
 	if c.oldest.IsZero() || r.Timestamp.Before(c.oldest) {
 		c.oldest = r.Timestamp
 	}
-	for len(c.copies) <= i {
-		c.copies = append(c.copies, 0)
-	}
-	c.copies[i]++
+	c.count(i)
 	c.lanes[r.Partition] = append(c.lanes[r.Partition], i)
 	switch origin := headers["eb-origin"]; {
 	case origin == "rewind" && c.copies[i] > 1:
@@ -150,6 +147,14 @@ func (c *contents) add(truth *exportsim.Handler, seed uint64, r *kgo.Record) {
 	c.last[string(r.Key)] = placed{r.Partition, i}
 }
 
+// count counts a record of an event.
+func (c *contents) count(i int) {
+	for len(c.copies) <= i {
+		c.copies = append(c.copies, 0)
+	}
+	c.copies[i]++
+}
+
 // eachRecord reads what is committed of all partitions of a topic, from their
 // beginning to the end that they had when it was called. Control records are
 // skipped.
@@ -167,13 +172,8 @@ func (s *stage) eachRecord(topic string, visit func(*kgo.Record)) {
 	if len(ends) == 0 {
 		return
 	}
-	client, err := kgo.NewClient(
-		kgo.SeedBrokers(strings.Split(s.servers.brokers, ",")...), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.KeepControlRecords(), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}),
-	)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	client := servers.Client(s.t, s.servers.brokers, kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.KeepControlRecords(), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}))
 	defer client.Close()
 	for len(ends) > 0 {
 		ctx, cancel := context.WithTimeout(s.t.Context(), stepTimeout)
@@ -231,10 +231,7 @@ func (s *stage) eachItem(path string, query url.Values, visit func(json.RawMessa
 	defer client.CloseIdleConnections()
 	query.Set("pageSize", "1000")
 	for {
-		req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.api+path+"?"+query.Encode(), nil)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		req := must(http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.api+path+"?"+query.Encode(), nil)).in(s.t)
 		req.Header.Set("X-Api-Key", s.config.APIKey)
 		res, err := client.Do(req)
 		if err != nil {

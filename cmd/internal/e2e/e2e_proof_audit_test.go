@@ -10,6 +10,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/servers"
+	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -47,11 +48,9 @@ func (l *ledger) addEvent(r *kgo.Record) {
 		l.foreign++
 		return
 	}
-	for _, h := range r.Headers {
-		if i, ok := exportsim.Index(string(h.Value)); ok && h.Key == "ce_id" {
-			in := transaction{r.ProducerID, r.ProducerEpoch}
-			l.steps[in] = append(l.steps[in], i)
-		}
+	if i, ok := exportsim.Index(deadletter.Header(r, "ce_id")); ok {
+		in := transaction{r.ProducerID, r.ProducerEpoch}
+		l.steps[in] = append(l.steps[in], i)
 	}
 }
 
@@ -271,9 +270,6 @@ func replaced(records []*kgo.Record, i int, change func(*kgo.Record)) []*kgo.Rec
 func without(s *stage, records []*kgo.Record, event int) []*kgo.Record {
 	id := exportsim.EventID(s.config.Seed, event)
 	return slices.DeleteFunc(slices.Clone(records), func(r *kgo.Record) bool {
-		return slices.ContainsFunc(r.Headers, func(h kgo.RecordHeader) bool {
-			return h.Key == "ce_id" &&
-				string(h.Value) == id
-		})
+		return deadletter.Header(r, "ce_id") == id
 	})
 }

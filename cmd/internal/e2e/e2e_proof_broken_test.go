@@ -3,7 +3,6 @@
 package e2e_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -57,7 +55,8 @@ var scenarios = []scenario{
 }
 
 // TestE2EProofBroken takes away one rule of the protocol after the other, and
-// wants the oracle to notice. The same scenario with all rules must be clean.
+// wants the oracle to notice. The same scenario with all rules must be clean. All
+// servers are embedded, with TEST_REAL=1 too.
 func TestE2EProofBroken(t *testing.T) {
 	t.Parallel()
 	want, played := rules.Names(rules.Processes), make([]string, 0, len(scenarios))
@@ -68,6 +67,9 @@ func TestE2EProofBroken(t *testing.T) {
 	slices.Sort(played)
 	if diff := cmp.Diff(want, played); diff != "" {
 		t.Errorf("the rules to notice (-) and the scenarios (+):\n%s", diff)
+	}
+	if !rules.Patched() {
+		t.Skip("it is about the tests, not the program: run with make broken")
 	}
 	seed := seedOf(t)
 	each(t, false, scenarios, func(t *testing.T, c scenario) {
@@ -139,7 +141,7 @@ func playRefusedRecords(t *testing.T, rule string, _ *rand.Rand) (*stage, int) {
 	s.settings["KAFKA_COMPRESSION"] = "none"
 	run := s.run()
 	run.awaitMore(1000)
-	s.alter(s.topic, "max.message.bytes", "20000")
+	s.alterTopic("max.message.bytes", "20000")
 	run.awaitMore(run.published())
 	eventually(t, stepTimeout, "the end of the results", func() bool { return run.metric("caught_up") == 1 })
 	run.stop()
@@ -151,10 +153,7 @@ func playRefusedRecords(t *testing.T, rule string, _ *rand.Rand) (*stage, int) {
 // Apache Kafka does after a time-out.
 func playLostReply(t *testing.T, rule string, _ *rand.Rand) (*stage, int) {
 	p := faultproxy.StartKafkaProxy(t)
-	k, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.ListenFn(p.Listen), kfake.MaxVersions(kversion.V3_5_0()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must(kfake.NewCluster(kfake.NumBrokers(1), kfake.ListenFn(p.Listen), kfake.MaxVersions(kversion.V3_5_0()))).in(t)
 	t.Cleanup(k.Close)
 	v := &backends{brokers: strings.Join(p.Addrs(), ","), redisURL: "redis://" + servers.EmbeddedRedis(t).Addr() + "/0"}
 	s := brokenStage(t, v, rule, exportsim.Config{Events: 3000, Latency: 5 * time.Millisecond})
@@ -192,20 +191,11 @@ func (s *stage) openTransaction() (end func()) {
 	s.t.Helper()
 	topic, partition := s.settings["KAFKA_CHECKPOINT_TOPIC"], int32(-1)
 	s.eachRecord(topic, func(r *kgo.Record) { partition = r.Partition })
-	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(s.servers.brokers, ",")...),
-		kgo.TransactionalID(s.topic+"-foreign"),
+	client := servers.Client(s.t, s.servers.brokers, kgo.TransactionalID(s.topic+"-foreign"),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(client.Close)
-	if err := client.BeginTransaction(); err != nil {
-		s.t.Fatal(err)
-	}
+	noError(s.t, client.BeginTransaction())
 	r := &kgo.Record{Topic: topic, Partition: partition, Key: []byte("somebody"), Value: []byte("else")}
-	if err := client.ProduceSync(s.t.Context(), r).FirstErr(); err != nil {
-		s.t.Fatal(err)
-	}
+	noError(s.t, client.ProduceSync(s.t.Context(), r).FirstErr())
 	return func() {
 		if err := client.EndTransaction(s.t.Context(), kgo.TryCommit); err != nil {
 			s.t.Error(err)
@@ -249,12 +239,8 @@ func playRolledBackRedis(t *testing.T, rule string, _ *rand.Rand) (*stage, int) 
 	old := s.store.HGetAll(t.Context(), key).Val()
 	run.awaitMore(run.published() + 500)
 	run.kill()
-	if err := s.store.Del(t.Context(), key).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.store.HSet(t.Context(), key, old).Err(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, s.store.Del(t.Context(), key).Err())
+	noError(t, s.store.HSet(t.Context(), key, old).Err())
 	return s, 1
 }
 
@@ -267,20 +253,4 @@ func playGrowingTail(t *testing.T, rule string, _ *rand.Rand) (*stage, int) {
 		run.kill()
 	}
 	return s, 2
-}
-
-// alter sets a topic's configuration.
-func (s *stage) alter(topic, name, value string) {
-	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), stepTimeout)
-	defer cancel()
-	answers, err := s.admin().AlterTopicConfigs(ctx, []kadm.AlterConfig{{Name: name, Value: &value}}, topic)
-	for _, a := range answers {
-		if err == nil {
-			err = a.Err
-		}
-	}
-	if err != nil {
-		s.t.Fatalf("set %s of topic %s: %v", name, topic, err)
-	}
 }

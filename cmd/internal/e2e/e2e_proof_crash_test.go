@@ -60,6 +60,8 @@ type deaths struct {
 	s      *stage
 	random *rand.Rand
 	points []string // that are reached
+	deck   []string // the points that come before one comes again
+	turn   int      // odd before a death at a point
 	// burst is about how many events a bridge may publish before it dies.
 	burst    int
 	most     int            // how often a point is reached before it is deadly
@@ -69,18 +71,26 @@ type deaths struct {
 }
 
 func newDeaths(s *stage, seed uint64, burst int) *deaths {
-	return &deaths{s: s, random: rand.New(rand.NewPCG(seed, 1)), points: points, burst: burst, most: 6,
+	random := rand.New(rand.NewPCG(seed, 1))
+	return &deaths{s: s, random: random, points: points, turn: random.IntN(2), burst: burst, most: 6,
 		ways: make(map[string]int)}
 }
 
-// one starts a bridge and has it die: at a named point, at some moment, which
-// may be during its start, or after some events.
+// one starts a bridge and has it die: each other time at the next of the points, else
+// at some moment, which may be during its start, or after some events.
 func (d *deaths) one() {
 	d.s.t.Helper()
-	switch way := d.random.IntN(10); {
-	case way < 5:
-		d.atPoint(pick(d.random, d.points))
-	case way < 8:
+	d.turn++
+	switch {
+	case d.turn%2 == 0:
+		if len(d.deck) == 0 {
+			d.deck = slices.Clone(d.points)
+			d.random.Shuffle(len(d.deck), func(a, b int) { d.deck[a], d.deck[b] = d.deck[b], d.deck[a] })
+		}
+		p := d.deck[0]
+		d.deck = d.deck[1:]
+		d.atPoint(p)
+	case d.random.IntN(5) < 3:
 		d.after(time.Duration(d.random.Int64N(int64(400 * time.Millisecond))))
 	default:
 		d.afterEvents(1 + d.random.IntN(d.burst))
@@ -177,7 +187,7 @@ var plainPoints = []string{pointInit, pointBarrier, pointFetched, pointProduced,
 
 func TestE2EProofCrashes(t *testing.T) {
 	t.Parallel()
-	kills, seed := int(size(t, "E2E_KILLS", 24, 80)), seedOf(t)
+	kills, seed := int(size(t, "E2E_KILLS", 24, 40)), seedOf(t) // 40: each end dies at each point
 	v := startServers(t, owned{})
 	all := []delivery{
 		{bridge.ExactlyOnce, exportsim.EmptyCursor}, {bridge.ExactlyOnce, exportsim.EmptyItems},
@@ -187,7 +197,7 @@ func TestE2EProofCrashes(t *testing.T) {
 		const burst = 1500
 		kills := (kills + 1) / 2
 		if to.mode == bridge.AtLeastOnce {
-			kills = (kills + 3) / 4
+			kills = (kills + 1) / 2 // of five points
 		}
 		s := proofStage(t, v, exportsim.Config{Events: kills * burst / 3, Rate: 200, EndOfResults: to.end,
 			Latency: 2 * time.Millisecond})

@@ -70,9 +70,7 @@ func (c *crowd) list(i int, names []string) {
 		}
 		text += "\n"
 	}
-	if err := errors.Join(err, os.WriteFile(c.slots[i].file, []byte(text), 0o600)); err != nil {
-		c.s.t.Fatal(err)
-	}
+	noError(c.s.t, errors.Join(err, os.WriteFile(c.slots[i].file, []byte(text), 0o600)))
 	c.slots[i].listed = names
 }
 

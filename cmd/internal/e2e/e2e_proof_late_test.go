@@ -45,9 +45,7 @@ func TestE2EProofLate(t *testing.T) {
 		for n := range kills {
 			d.one()
 			if n == kills/2 {
-				if err := s.store.FlushAll(t.Context()).Err(); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, s.store.FlushAll(t.Context()).Err())
 			}
 		}
 		took := time.Since(began)
@@ -168,14 +166,10 @@ func (s *stage) breakOne(broker int, dead bool) (back func()) {
 	if dead {
 		fail, mend = k.Kill, k.Start
 	}
-	if err := fail(broker); err != nil {
-		s.t.Fatal(err)
-	}
+	noError(s.t, fail(broker))
 	return func() {
 		ctx, cancel := context.WithTimeout(s.t.Context(), outageTimeout)
 		defer cancel()
-		if err := mend(ctx, broker); err != nil {
-			s.t.Fatal(err)
-		}
+		noError(s.t, mend(ctx, broker))
 	}
 }

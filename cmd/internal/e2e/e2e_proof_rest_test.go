@@ -62,10 +62,7 @@ func TestE2EProofRest(t *testing.T) {
 	s := newStage(t, startServers(t, owned{}), exportsim.Config{Form: form, Events: events, Start: start,
 		Rate: 1 / every.Seconds()})
 	s.simulateForm(form.Name)
-	api, err := url.Parse(s.api)
-	if err != nil {
-		t.Fatal(err)
-	}
+	api := must(url.Parse(s.api)).in(t)
 	count := &asked{to: httputil.NewSingleHostReverseProxy(api)}
 	server := httptest.NewServer(count)
 	t.Cleanup(server.Close)

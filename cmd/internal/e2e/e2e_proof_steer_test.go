@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -329,9 +330,4 @@ func TestE2EProofSteered(t *testing.T) {
 		len(c.copies), seed)
 }
 
-func isBackfill(r *kgo.Record) bool {
-	return slices.ContainsFunc(r.Headers, func(h kgo.RecordHeader) bool {
-		return h.Key == "eb-origin" &&
-			string(h.Value) == "backfill"
-	})
-}
+func isBackfill(r *kgo.Record) bool { return deadletter.Header(r, "eb-origin") == "backfill" }

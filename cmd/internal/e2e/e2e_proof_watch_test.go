@@ -4,11 +4,12 @@ package e2e_test
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge/bridgetest/servers"
 )
 
 // watcher is a consumer of the topic who notes when events become visible.
@@ -23,18 +24,12 @@ type watcher struct {
 // watch starts a watcher for the length of the test. The topic has to exist.
 func (s *stage) watch() *watcher {
 	s.t.Helper()
-	client, err := kgo.NewClient(
-		kgo.SeedBrokers(strings.Split(s.servers.brokers, ",")...), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+	client := servers.Client(s.t, s.servers.brokers, kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.ConsumeTopics(s.topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()),
-		kgo.FetchMaxWait(50*time.Millisecond), kgo.MetadataMinAge(100*time.Millisecond),
-	)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+		kgo.FetchMaxWait(50*time.Millisecond), kgo.MetadataMinAge(100*time.Millisecond))
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &watcher{end: cancel}
 	w.done.Go(func() {
-		defer client.Close()
 		for ctx.Err() == nil {
 			fetches := client.PollFetches(ctx) // errors are of brokers that are away
 			if fetches.NumRecords() > 0 {

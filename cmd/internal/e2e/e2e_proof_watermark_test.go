@@ -59,9 +59,7 @@ func TestE2EProofWindows(t *testing.T) {
 		for n := range kills - 1 {
 			d.one()
 			if n == (kills-1)/2 {
-				if err := s.store.FlushAll(t.Context()).Err(); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, s.store.FlushAll(t.Context()).Err())
 			}
 		}
 		took := time.Since(began)
@@ -82,9 +80,7 @@ func TestE2EProofWindows(t *testing.T) {
 func windowsStage(t *testing.T, v *backends, c auditCase) *stage {
 	t.Helper()
 	for _, build := range []func() (string, error){buildProof, buildDev} { // before the export begins to grow
-		if _, err := build(); err != nil {
-			t.Fatal(err)
-		}
+		must(build()).in(t)
 	}
 	events, rate := 10_000, windowsRate // the first window takes several transactions
 	if c.within > 0 {

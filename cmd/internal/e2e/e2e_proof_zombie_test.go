@@ -67,11 +67,7 @@ const settledFor = time.Second
 // stands by too, and its joining may take the stream from the other.
 func (s *stage) settle(a, b *program) (holder, other *program, since time.Time) {
 	s.t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(s.settings["KAFKA_BROKERS"], ",")...),
-		kgo.DisableClientMetrics())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	client := servers.Client(s.t, s.settings["KAFKA_BROKERS"], kgo.DisableClientMetrics())
 	defer client.Close()
 	eventually(s.t, outageTimeout, "one of two bridges to stand by", func() bool {
 		has := holder

@@ -19,10 +19,7 @@ const (
 // RECORDING=write it puts what they print there.
 func TestRecording(t *testing.T) {
 	t.Parallel()
-	binary, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := must(build()).in(t)
 	s := &stage{t: t, binary: binary, dir: t.TempDir(), settings: map[string]string{"HTTP_ADDR": "127.0.0.1:0"}}
 	demo := s.startDev("demo", "--kafka-addr", "127.0.0.1:0", "--redis-addr", "127.0.0.1:0", "--api-addr", "127.0.0.1:0")
 	var addresses [][]byte
@@ -78,16 +75,11 @@ func TestRecording(t *testing.T) {
 func writeRecording(t *testing.T, text string) {
 	t.Helper()
 	const name = "../../../README.md"
-	readme, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	readme := must(os.ReadFile(name)).in(t)
 	before, rest, ok := strings.Cut(string(readme), recordingBegin)
 	_, after, ended := strings.Cut(rest, recordingEnd)
 	if !ok || !ended {
 		t.Fatal("the README has no place for the recording")
 	}
-	if err := os.WriteFile(name, []byte(before+recordingBegin+text+recordingEnd+after), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(name, []byte(before+recordingBegin+text+recordingEnd+after), 0o644))
 }

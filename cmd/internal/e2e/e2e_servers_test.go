@@ -11,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge/bridgetest/servers"
 )
@@ -112,10 +111,7 @@ func (s *shared[S]) take(t *testing.T, launch func(context.Context) (S, error)) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.users == 0 {
-		server, err := launch(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		server := must(launch(t.Context())).in(t)
 		s.server = server
 	}
 	s.users++
@@ -135,10 +131,7 @@ func (s *shared[S]) take(t *testing.T, launch func(context.Context) (S, error)) 
 // redis returns a client of the stage's Redis for the length of the test.
 func (s *stage) redis() *redis.Client {
 	s.t.Helper()
-	options, err := redis.ParseURL(s.servers.redisURL)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	options := must(redis.ParseURL(s.servers.redisURL)).in(s.t)
 	client := redis.NewClient(options)
 	s.t.Cleanup(func() { client.Close() })
 	return client
@@ -154,10 +147,7 @@ func (s *stage) deleteTopic(topic string) {
 		s.t.Fatalf("delete topic %s: %v", topic, err)
 	}
 	eventually(s.t, stepTimeout, "the topic to be gone", func() bool {
-		found, err := admin.ListTopics(ctx, topic)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		found := must(admin.ListTopics(ctx, topic)).in(s.t)
 		return !found.Has(topic)
 	})
 }
@@ -165,10 +155,5 @@ func (s *stage) deleteTopic(topic string) {
 // admin returns a client of the stage's Kafka for the length of the test.
 func (s *stage) admin() *kadm.Client {
 	s.t.Helper()
-	client, err := kadm.NewOptClient(kgo.SeedBrokers(strings.Split(s.servers.brokers, ",")...))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(client.Close)
-	return client
+	return kadm.NewClient(servers.Client(s.t, s.servers.brokers))
 }

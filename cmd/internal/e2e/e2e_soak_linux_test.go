@@ -122,19 +122,10 @@ func (p *program) vitals(t *testing.T, at time.Duration) vital {
 		v.lag = max(0, time.Since(time.UnixMilli(int64(position*1000))))
 	}
 	pid := p.cmd.Process.Pid
-	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must(os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))).in(t)
 	v.files = len(files)
-	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pages, err := strconv.ParseInt(strings.Fields(string(statm))[1], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	statm := must(os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))).in(t)
+	pages := must(strconv.ParseInt(strings.Fields(string(statm))[1], 10, 64)).in(t)
 	v.memory = pages * int64(os.Getpagesize())
 	return v
 }
@@ -142,15 +133,9 @@ func (p *program) vitals(t *testing.T, at time.Duration) vital {
 // profiled returns the number that follows a text in a profile of the process.
 func (p *program) profiled(t *testing.T, profile, text string) int64 {
 	t.Helper()
-	resp, err := http.Get("http://" + p.ops + "/debug/pprof/" + profile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must(http.Get("http://" + p.ops + "/debug/pprof/" + profile)).in(t)
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must(io.ReadAll(resp.Body)).in(t)
 	_, rest, _ := strings.Cut(string(body), text)
 	digits, _, _ := strings.Cut(rest, "\n")
 	n, err := strconv.ParseInt(digits, 10, 64)

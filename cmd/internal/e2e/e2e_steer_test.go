@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/control"
 	"exportbridge/bridge/exportapi/exportsim"
 )
@@ -91,10 +90,7 @@ func (s *stage) timeOf(i int) string { return s.truth.EventTime(i).UTC().Format(
 
 func TestE2ERewinds(t *testing.T) {
 	t.Parallel()
-	v := startServers(t, owned{})
-	each(t, servers.Real(t), []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce}, func(t *testing.T, mode bridge.Mode) {
-		rewinds(t, v, mode)
-	})
+	inEachMode(t, rewinds)
 }
 
 func rewinds(t *testing.T, v *backends, mode bridge.Mode) {
@@ -282,9 +278,7 @@ func TestE2EFlushAll(t *testing.T) {
 	key := s.topic + ":{events}:checkpoint"
 	flush := func() {
 		t.Helper()
-		if err := store.FlushAll(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, store.FlushAll(t.Context()).Err())
 	}
 	stored := func() bool { return store.Exists(t.Context(), key).Val() == 1 }
 

@@ -21,10 +21,7 @@ const unitFile = "../../exportbridge/deploy/systemd/exportbridge.service"
 // comes several times.
 func readUnit(t *testing.T) map[string][]string {
 	t.Helper()
-	text, err := os.ReadFile(unitFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(unitFile)).in(t)
 	unit := make(map[string][]string)
 	for line := range strings.Lines(string(text)) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(name, "#") {
@@ -37,18 +34,9 @@ func readUnit(t *testing.T) map[string][]string {
 // TestUnit lets systemd's own tools read the unit.
 func TestUnit(t *testing.T) {
 	t.Parallel()
-	systemd, err := exec.LookPath("systemd-analyze")
-	if err != nil {
-		t.Skip("systemd-analyze is not installed")
-	}
-	binary, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(unitFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	systemd := tool(t, "", "systemd-analyze")
+	binary := must(build()).in(t)
+	text := must(os.ReadFile(unitFile)).in(t)
 	path := filepath.Join(t.TempDir(), "exportbridge.service")
 	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(text), "/usr/local/bin/exportbridge", binary)),
 		0o600); err != nil {
@@ -82,9 +70,7 @@ func TestE2EUnit(t *testing.T) {
 	delete(s.settings, "EXPORT_API_KEY")
 	delete(s.settings, "BRIDGE_INSTANCE_ID")
 	credentials := t.TempDir()
-	if err := os.WriteFile(filepath.Join(credentials, "api-key"), []byte("sesame\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(filepath.Join(credentials, "api-key"), []byte("sesame\n"), 0o600))
 	specifiers := strings.NewReplacer("%d", credentials, "%H", "host-1")
 	for _, assignment := range unit["Environment"] {
 		name, value, _ := strings.Cut(assignment, "=")
@@ -119,16 +105,10 @@ func TestE2EUnit(t *testing.T) {
 func listenNotify(t *testing.T, s *stage) *net.UnixConn {
 	t.Helper()
 	//nolint:usetesting // the path of a socket must be short, and the test's name is in its own
-	dir, err := os.MkdirTemp("", "notify")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must(os.MkdirTemp("", "notify")).in(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	path := filepath.Join(dir, "socket")
-	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	socket := must(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})).in(t)
 	t.Cleanup(func() { socket.Close() })
 	s.settings["NOTIFY_SOCKET"] = path
 	return socket

@@ -138,20 +138,14 @@ func newStage(t *testing.T, v *backends, config exportsim.Config) *stage {
 // stageOf prepares a stage whose program is another build.
 func stageOf(t *testing.T, build func() (string, error), v *backends, config exportsim.Config) *stage {
 	t.Helper()
-	binary, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := must(build()).in(t)
 	if config.Start.IsZero() {
 		config.Start = time.Now().Add(-48 * time.Hour).Truncate(time.Second)
 	}
 	if config.Seed == 0 {
 		config.Seed = 7
 	}
-	truth, err := exportsim.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	truth := must(exportsim.New(config)).in(t)
 	name := fmt.Sprintf("e2e-%d-%d", os.Getpid(), stages.Add(1))
 	s := &stage{
 		t: t, servers: v, binary: binary, dir: t.TempDir(), config: config, truth: truth,
@@ -263,10 +257,7 @@ func (s *stage) start(args ...string) *program {
 // startDev is start of the program that has the simulator and the demo.
 func (s *stage) startDev(args ...string) *program {
 	s.t.Helper()
-	binary, err := buildDev()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	binary := must(buildDev()).in(s.t)
 	return s.startBinary(binary, args...)
 }
 
@@ -300,14 +291,8 @@ type program struct {
 
 func (p *program) start() {
 	p.t.Helper()
-	out, err := os.Create(p.base + ".out")
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	errs, err := os.Create(p.base + ".err")
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	out := must(os.Create(p.base + ".out")).in(p.t)
+	errs := must(os.Create(p.base + ".err")).in(p.t)
 	p.cmd.Stdout, p.cmd.Stderr = out, errs
 	started := make(chan error, 1)
 	// The system ends the child with the thread that started it, so that a
@@ -421,6 +406,14 @@ func each[T any](t *testing.T, inTurn bool, cases []T, test func(*testing.T, T))
 		})
 	}
 	all.Wait()
+}
+
+// inEachMode runs a test in both modes of delivery, on the same servers; on real ones in turn.
+func inEachMode(t *testing.T, test func(t *testing.T, v *backends, mode bridge.Mode)) {
+	t.Helper()
+	v := startServers(t, owned{})
+	each(t, servers.Real(t), []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce},
+		func(t *testing.T, mode bridge.Mode) { test(t, v, mode) })
 }
 
 // eventually waits until ok returns true. It asks less often the longer it

@@ -151,9 +151,7 @@ func TestE2ETopicTrimmed(t *testing.T) {
 			for partition, end := range s.ends(s.topic) {
 				offsets.Add(kadm.Offset{Topic: s.topic, Partition: partition, At: end / 2})
 			}
-			if _, err := s.admin().DeleteRecords(t.Context(), offsets); err != nil {
-				t.Fatal(err)
-			}
+			must(s.admin().DeleteRecords(t.Context(), offsets)).in(t)
 			if !blocked {
 				s.finish()
 				s.command(0, "check", "--only", "kafka,redis")
@@ -172,9 +170,7 @@ func TestE2ETopicGrows(t *testing.T) {
 	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n})
 	s.simulate()
 	s.finish()
-	if _, err := s.admin().UpdatePartitions(t.Context(), 7, s.topic); err != nil {
-		t.Fatal(err)
-	}
+	must(s.admin().UpdatePartitions(t.Context(), 7, s.topic)).in(t)
 	run := s.run()
 	eventually(t, stepTimeout, "the growth to be counted",
 		func() bool { return s.metric("topic_partition_changes_total") == 1 })

@@ -77,11 +77,7 @@ func TestE2ERetention(t *testing.T) {
 // until the broker has deleted it.
 func awaitDeletion(t *testing.T, brokers, topic string, at time.Time) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(brokers, ",")...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := servers.Client(t, brokers)
 	admin := kadm.NewClient(client)
 	ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)
 	defer cancel()
@@ -90,15 +86,9 @@ func awaitDeletion(t *testing.T, brokers, topic string, at time.Time) {
 		!strings.Contains(err.Error(), "TOPIC_ALREADY_EXISTS") {
 		t.Fatal(err)
 	}
-	written, err := client.ProduceSync(ctx, &kgo.Record{Topic: topic, Timestamp: at, Value: []byte("old")}).First()
-	if err != nil {
-		t.Fatal(err)
-	}
+	written := must(client.ProduceSync(ctx, &kgo.Record{Topic: topic, Timestamp: at, Value: []byte("old")}).First()).in(t)
 	eventually(t, stepTimeout, "the broker to delete an old record", func() bool {
-		starts, err := admin.ListStartOffsets(ctx, topic)
-		if err != nil {
-			t.Fatal(err)
-		}
+		starts := must(admin.ListStartOffsets(ctx, topic)).in(t)
 		o, _ := starts.Lookup(topic, 0)
 		return o.Offset > written.Offset
 	})

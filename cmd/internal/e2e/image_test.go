@@ -75,10 +75,7 @@ func parseDockerfile(t *testing.T, text string) [][]instruction {
 // of each the one that builds it and the one that runs it.
 func readDockerfile(t *testing.T) (source, buildDev, dev, build, final []instruction) {
 	t.Helper()
-	text, err := os.ReadFile("../../exportbridge/Dockerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile("../../exportbridge/Dockerfile")).in(t)
 	stages := parseDockerfile(t, string(text))
 	var names []string
 	for _, stage := range stages {
@@ -205,21 +202,11 @@ func buildImage(t *testing.T, build, final []instruction) string {
 // copyTo copies a file into a directory, or a directory to its new place.
 func copyTo(t *testing.T, from, to string) {
 	t.Helper()
-	info, err := os.Stat(from)
-	if err != nil {
-		t.Fatal(err)
+	if must(os.Stat(from)).in(t).IsDir() {
+		noError(t, os.CopyFS(to, os.DirFS(from)))
+		return
 	}
-	if info.IsDir() {
-		err = os.CopyFS(to, os.DirFS(from))
-	} else {
-		var content []byte
-		if content, err = os.ReadFile(from); err == nil {
-			err = os.WriteFile(filepath.Join(to, filepath.Base(from)), content, 0o600)
-		}
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(filepath.Join(to, filepath.Base(from)), must(os.ReadFile(from)).in(t), 0o600))
 }
 
 // sh runs a command of a Dockerfile, without the profile, which takes minutes.
@@ -239,10 +226,7 @@ func sh(t *testing.T, dir, command string, env map[string]string) {
 // wantStatic wants a program that needs no library and no loader.
 func wantStatic(t *testing.T, path string) {
 	t.Helper()
-	file, err := elf.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must(elf.Open(path)).in(t)
 	defer file.Close()
 	libraries, err := file.ImportedLibraries()
 	if err != nil || len(libraries) > 0 {

@@ -25,22 +25,14 @@ func start(t *testing.T, name string, args ...string) (*exec.Cmd, *bufio.Reader)
 	if runtime.GOOS == "windows" {
 		t.Skip("windows cannot send these signals")
 	}
-	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := must(os.Executable()).in(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, path)
 	cmd.Args = append([]string{name}, args...)
 	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must(cmd.StdoutPipe()).in(t)
+	noError(t, cmd.Start())
 	return cmd, bufio.NewReader(out)
 }
 
@@ -49,9 +41,7 @@ func TestSignals(t *testing.T) {
 	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
 		cmd, out := start(t, "deaf", "listen")
 		signalUntil(t, cmd, sig, out)
-		if err := cmd.Process.Signal(sig); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, cmd.Process.Signal(sig))
 		if err := cmd.Wait(); cmd.ProcessState.ExitCode() != cli.ExitInterrupted {
 			t.Errorf("second %v: %v, exit code %d", sig, err, cmd.ProcessState.ExitCode())
 		}
@@ -68,9 +58,7 @@ func signalUntil(t *testing.T, cmd *exec.Cmd, sig os.Signal, out *bufio.Reader) 
 			t.Fatalf("read %q, %v, want %q", line, err, want)
 		}
 		if want == "listening\n" {
-			if err := cmd.Process.Signal(sig); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, cmd.Process.Signal(sig))
 		}
 	}
 }
@@ -83,24 +71,16 @@ func TestSimulateStops(t *testing.T) {
 	if err != nil || !strings.Contains(line, "3 initial events") {
 		t.Fatalf("read %q, %v", line, err)
 	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.Fields(line)[2]+"/events", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must(http.NewRequestWithContext(t.Context(), http.MethodGet, strings.Fields(line)[2]+"/events", nil)).in(t)
 	req.Header.Set("X-Api-Key", "sesame")
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must(client.Do(req)).in(t)
 	body, err := io.ReadAll(resp.Body)
 	resp.Body.Close()
 	if err != nil || resp.StatusCode != http.StatusOK || bytes.Count(body, []byte(`"eventId"`)) != 3 {
 		t.Errorf("%s %s, %v", resp.Status, body, err)
 	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, cmd.Process.Signal(syscall.SIGTERM))
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("after SIGTERM: %v", err)
 	}
@@ -117,36 +97,20 @@ func TestReloadSignals(t *testing.T) {
 	current := filepath.Join(dir, "..data")
 	publish := func(version, text string) {
 		folder := filepath.Join(dir, version)
-		if err := os.Mkdir(folder, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(folder, "streams.yaml"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(folder, current+version); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(current+version, current); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.Mkdir(folder, 0o700))
+		noError(t, os.WriteFile(filepath.Join(folder, "streams.yaml"), []byte(text), 0o600))
+		noError(t, os.Symlink(folder, current+version))
+		noError(t, os.Rename(current+version, current))
 	}
 	publish("1", "streams: {events: }\n")
-	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := must(os.Executable()).in(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path)
 	cmd.Args = []string{"exportbridge", "run"}
 	cmd.Env = []string{"BRIDGE_CONFIG=" + current + "/streams.yaml", "EXPORT_API_KEY=any", "KAFKA_BROKERS=127.0.0.1:1", "REDIS_URL=redis://127.0.0.1:1/0", "HTTP_ADDR=off", "BRIDGE_SHUTDOWN_TIMEOUT=1s", "LOG_FORMAT=text"}
-	said, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	said := must(cmd.StderrPipe()).in(t)
+	noError(t, cmd.Start())
 	lines := bufio.NewScanner(said)
 	await := func(text string) {
 		t.Helper()
@@ -158,17 +122,13 @@ func TestReloadSignals(t *testing.T) {
 		t.Fatalf("the program ended without %q", text)
 	}
 	await("stream starts")
-	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, cmd.Process.Signal(syscall.SIGHUP))
 	await("settings reloaded")
 	publish("2", "streams: {events: , Users: }\n")
 	await(`settings not reloaded; the streams go on unchanged`)
 	publish("3", "streams: {events: , users: }\n")
 	await("settings reloaded")
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, cmd.Process.Signal(syscall.SIGTERM))
 	_, _ = io.Copy(io.Discard, said)
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)

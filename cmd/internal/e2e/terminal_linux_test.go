@@ -18,10 +18,7 @@ import (
 // On a terminal the log is text, and the status line fits.
 func TestDemoOnATerminal(t *testing.T) {
 	t.Parallel()
-	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := must(os.Executable()).in(t)
 	for _, columns := range []int{80, 110} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		t.Cleanup(cancel)
@@ -83,9 +80,7 @@ func TestMakeDemoInterrupted(t *testing.T) {
 	terminal := ptytest.Open(t, 80)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal.File, terminal.File, terminal.File
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, cmd.Start())
 	eventually(t, stepTimeout, "the demo", func() bool {
 		_, err := os.Stat(ready)
 		return err == nil

@@ -55,10 +55,7 @@ func loadCompose(t *testing.T, environ []string, profiles ...string) *types.Proj
 	if err != nil {
 		t.Fatal(err)
 	}
-	project, err := options.LoadProject(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	project := must(options.LoadProject(t.Context())).in(t)
 	return project
 }
 
@@ -283,10 +280,7 @@ func TestComposeVariables(t *testing.T) {
 	}
 	for name := range names {
 		mark := "registry.example.com/mark-of-" + strings.ToLower(name)
-		resolved, err := loadCompose(t, append(slices.Clone(realEnv), name+"="+mark)).MarshalYAML()
-		if err != nil {
-			t.Fatal(err)
-		}
+		resolved := must(loadCompose(t, append(slices.Clone(realEnv), name+"="+mark)).MarshalYAML()).in(t)
 		if !bytes.Contains(resolved, []byte(mark)) {
 			t.Errorf("%s changes nothing", name)
 		}
@@ -311,10 +305,7 @@ func TestComposeReadsEnvFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := options.LoadProject(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(options.LoadProject(t.Context())).in(t)
 	s := wantSettings(t, p.Services["bridge"])
 	if st := &s.Streams[0]; !slices.Equal(st.Engine.Origin.Events, []string{"orderPlaced"}) ||
 		st.Kafka.Topic != "orders" || !slices.Equal(st.Kafka.Brokers, []string{"kafka:19092"}) {
@@ -395,10 +386,7 @@ func TestComposeAsksKafkaLightly(t *testing.T) {
 	if !strings.Contains(*script, port) || !strings.Contains(*kafka.Environment["KAFKA_LISTENERS"], ":"+port) {
 		t.Fatalf("the health check %q asks no listener of %s", args, *kafka.Environment["KAFKA_LISTENERS"])
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0")).in(t)
 	_, free, _ := net.SplitHostPort(l.Addr().String())
 	*script = strings.ReplaceAll(*script, port, free)
 	if said, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
