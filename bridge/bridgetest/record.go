@@ -28,14 +28,10 @@ func (s *Sink) recordsOf(page *bridge.Page) []Record {
 	records := make([]Record, 0, len(page.Events))
 	for i := range page.Events {
 		e := &page.Events[i]
-		r := Record{
+		records = append(records, Record{
 			Stream: s.stream, ID: string(e.AppendRecordID(nil)), Key: bytes.Clone(e.Key),
 			Value: bytes.Clone(e.Raw), Time: e.Time, Defect: e.Defect,
-		}
-		if limit := s.topic.MaxValue; r.Defect == "" && limit > 0 && len(r.Value) > limit {
-			r.Defect = bridge.DefectTooLarge
-		}
-		records = append(records, r)
+		})
 	}
 	return records
 }

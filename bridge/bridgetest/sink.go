@@ -20,9 +20,6 @@ import (
 type Topic struct {
 	t    testing.TB
 	mode bridge.Mode
-	// MaxValue is the largest item that the topic takes, in bytes; 0 is no
-	// limit. Larger ones are dead letters. Set before use.
-	MaxValue int
 	// Latency is how long each Publish takes. Set before use.
 	Latency time.Duration
 	// Finite is true of a topic whose retention is not for ever. Set before use.

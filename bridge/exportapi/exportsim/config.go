@@ -82,15 +82,9 @@ type Config struct {
 	// EndOfResults is how a page marks the end; empty means as the form does. The default
 	// form has EmptyCursor.
 	EndOfResults EndOfResults
-	// FreshCursor gives each empty page under EmptyItems a new cursor for the same
-	// position. Otherwise the cursor stays the same.
-	FreshCursor bool
 	// BasePath precedes /events, /session and /user. It begins with a slash and does not
 	// end with one, for example /export.
 	BasePath string
-	// Organization, Workspace and Application are the names in the metadata of
-	// events; empty means "Acme Corp", "Storefront" and "Web shop".
-	Organization, Workspace, Application string
 
 	// APIKey is the required key, password or client secret, see Form.Auth. If it is empty,
 	// no request needs credentials.
@@ -113,8 +107,6 @@ type Config struct {
 	// CursorTTL is the lifetime of a cursor; 0 is unlimited. A repeated request for the
 	// last page does not extend it.
 	CursorTTL time.Duration
-	// CursorExpired is the status for an expired cursor: 410 or 400; 0 means 410.
-	CursorExpired int
 	// ScanLimit is the number of items that a request with an event filter examines before
 	// it responds, possibly with none; 0 means 2000.
 	ScanLimit int
@@ -156,8 +148,6 @@ func (c *Config) Validate() error {
 	check(c.RateLimit >= 0, "rate limit %v is below 0, use for example 10", c.RateLimit)
 	check(c.CursorTTL >= 0, "cursor lifetime %s is below 0, use for example 1h", c.CursorTTL)
 	check(c.TokenTTL >= 0, "token lifetime %s is below 0, use for example 1h", c.TokenTTL)
-	check(c.CursorExpired == 0 || c.CursorExpired == http.StatusGone || c.CursorExpired == http.StatusBadRequest,
-		"status %d for an expired cursor is not one of: 410, 400", c.CursorExpired)
 	check(c.ScanLimit >= 0, "scan limit %d is below 0, use for example 2000", c.ScanLimit)
 	check(c.Start.IsZero() || c.Start.UnixMilli() >= minMillis && c.Start.Before(maxTime),
 		"start %s is not within 2001-09-09 and 2250, use for example 2026-11-01T00:00:00Z", c.Start)
@@ -167,11 +157,7 @@ func (c *Config) Validate() error {
 // withDefaults fills empty fields. now ends the initial events if Start is zero.
 func (c Config) withDefaults(now time.Time) Config {
 	c.Schema = cmp.Or(c.Schema, Schema08)
-	c.Organization = cmp.Or(c.Organization, "Acme Corp")
-	c.Workspace = cmp.Or(c.Workspace, "Storefront")
-	c.Application = cmp.Or(c.Application, "Web shop")
 	c.KeyHeader = cmp.Or(c.KeyHeader, "X-Api-Key")
-	c.CursorExpired = cmp.Or(c.CursorExpired, http.StatusGone)
 	c.ScanLimit = cmp.Or(c.ScanLimit, defaultScanLimit)
 	c.TokenTTL = cmp.Or(c.TokenTTL, defaultTokenTTL)
 	if c.Every == 0 {

@@ -12,7 +12,7 @@ func TestValidateReportsEverything(t *testing.T) {
 	t.Parallel()
 	c := exportsim.Config{
 		Events: -1, Rate: -1, Schema: "0.9", EndOfResults: "never", BasePath: "export/", Every: -1, Latency: -1,
-		BandwidthBits: -1, RateLimit: -1, CursorTTL: -1, CursorExpired: 404, ScanLimit: -1, Lag: -1, Changes: -1,
+		BandwidthBits: -1, RateLimit: -1, CursorTTL: -1, ScanLimit: -1, Lag: -1, Changes: -1,
 		Start: time.Unix(0, 0), Faults: exportsim.Faults{{"bang", 2}},
 	}
 	err := c.Validate()
@@ -22,7 +22,7 @@ func TestValidateReportsEverything(t *testing.T) {
 	for _, want := range []string{
 		"events -1", "rate -1", `schema "0.9" is not one of: 0.8, 0.7, 0.5`, `end of results "never"`,
 		`base path "export/"`, "event spacing", "latency", "bandwidth", "rate limit", "cursor lifetime",
-		"status 404", "scan limit", "lag -1", "change interval -1", "grows by the clock", "start 1970", `fault "bang"`,
+		"scan limit", "lag -1", "change interval -1", "grows by the clock", "start 1970", `fault "bang"`,
 		"probability 2",
 	} {
 		if !strings.Contains(err.Error(), want) {

@@ -41,7 +41,6 @@ type place struct {
 	next   int   // index of the next item
 	size   int   // items in a page; 0 if each request chooses it
 	issued int64 // milliseconds; 0 if cursors do not expire
-	nonce  int64 // makes cursors of the same place differ; else 0
 }
 
 // cursors encodes and decodes cursor tokens.
@@ -59,7 +58,7 @@ func newCursors(seed uint64, ttl time.Duration) cursors {
 func (c cursors) encode(p place) string {
 	raw := make([]byte, cursorSum, cursorLen)
 	raw = append(raw, p.resource)
-	for _, field := range []int64{p.start, p.end, int64(p.filter), int64(p.next | p.size<<sizeShift), p.issued, p.nonce} {
+	for _, field := range []int64{p.start, p.end, int64(p.filter), int64(p.next | p.size<<sizeShift), p.issued, 0} {
 		raw = binary.BigEndian.AppendUint64(raw, uint64(field))
 	}
 	sum, body := raw[:cursorSum], raw[cursorSum:]
@@ -97,7 +96,6 @@ func (c cursors) decode(token string, now time.Time) (place, error) {
 		next:   int(field(3) & (1<<sizeShift - 1)),
 		size:   int(field(3) >> sizeShift),
 		issued: field(4),
-		nonce:  field(5),
 	}
 	if c.ttl > 0 && now.UnixMilli()-p.issued > c.ttl.Milliseconds() {
 		return place{}, errCursorExpired

@@ -62,9 +62,6 @@ func New(config Config) (*Handler, error) {
 	}
 	h.bodies.New = func() any { return new([]byte) }
 	var err error
-	if h.pages.metadata, err = metadataOf(config); err != nil {
-		return nil, err
-	}
 	h.compressor, err = newCompressor(config)
 	return h, err
 }

@@ -2,13 +2,11 @@ package exportsim
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -18,11 +16,9 @@ type pages struct {
 	form      Form   // with defaults
 	world     *world
 	resources []resource
-	metadata  []byte
 	cursors   cursors
 	stock     growth
 	ahead     sync.Map // a readyPage by its span: full pages that were rendered ahead and never change
-	nonce     atomic.Int64
 }
 
 // extent is the items of a page, from low to high-1. next is where the following page
@@ -103,7 +99,7 @@ func (p *pages) append(to []byte, q query) (body []byte, header http.Header, ite
 		members = append(members, member{pointer(f.ItemsField), list})
 	}
 	if q.resource.kind == kindEvent && f.Item == "" {
-		members = append(members, member{pointer("metadata"), func(to []byte) []byte { return append(to, p.metadata...) }})
+		members = append(members, member{pointer("metadata"), func(to []byte) []byte { return append(to, metadata...) }})
 	}
 	if text, ok := p.cursorText(q, cursor, named); ok {
 		next := member{pointer(f.CursorField), func(to []byte) []byte { return append(to, text...) }}
@@ -160,13 +156,8 @@ func (p *pages) nextCursor(q query, e extent) (string, bool) {
 	if p.form.CursorAlone {
 		at.size = q.size
 	}
-	if e.low == e.high {
-		switch {
-		case p.config.FreshCursor:
-			at.nonce = p.nonce.Add(1)
-		case q.cursor != "":
-			return q.cursor, true
-		}
+	if e.low == e.high && q.cursor != "" {
+		return q.cursor, true
 	}
 	if kind != kindOpaque {
 		return p.world.key(kind, e.next-1), true
@@ -199,21 +190,6 @@ func (p *pages) cursorText(q query, cursor string, named bool) (string, bool) {
 	return `"` + cursor + `"`, true
 }
 
-// metadataOf renders the member with the names of organization, workspace and application.
-func metadataOf(c Config) ([]byte, error) {
-	slug := func(name string) string { return strings.ReplaceAll(strings.ToLower(name), " ", "-") }
-	text, err := json.Marshal(struct {
-		OrganizationName string `json:"organizationName"`
-		OrganizationSlug string `json:"organizationSlug"`
-		WorkspaceName    string `json:"workspaceName"`
-		WorkspaceSlug    string `json:"workspaceSlug"`
-		ApplicationName  string `json:"applicationName"`
-		ApplicationSlug  string `json:"applicationSlug"`
-	}{
-		c.Organization, slug(c.Organization), c.Workspace, slug(c.Workspace), c.Application, slug(c.Application),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("encode metadata: %w", err)
-	}
-	return text, nil
-}
+// metadata has the names of organization, workspace and application.
+const metadata = `{"organizationName":"Acme Corp","organizationSlug":"acme-corp","workspaceName":"Storefront",` +
+	`"workspaceSlug":"storefront","applicationName":"Web shop","applicationSlug":"web-shop"}`

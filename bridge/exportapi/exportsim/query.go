@@ -151,7 +151,7 @@ func (p *pages) readCursor(q *query, values url.Values) error {
 	}
 	at, err := p.cursors.decode(q.cursor, time.Now())
 	if errors.Is(err, errCursorExpired) {
-		return refusal{p.config.CursorExpired, "cursor-expired", "The cursor has expired."}
+		return refusal{http.StatusGone, "cursor-expired", "The cursor has expired."}
 	}
 	other := refusal{http.StatusBadRequest, "invalid-cursor",
 		"The cursor belongs to a request with other parameters."}
