@@ -120,7 +120,7 @@ poison: ## overwrite released pages under the race detector; EVENTS=N
 proof: ## kill, pause, cut; FLEET, KILLS, ZOMBIES, MINUTES, UPGRADE
 	TEST_REAL=1 $(if $(FLEET),E2E_STREAMS=$(or $(STREAMS),50) E2E_KILLS=$(or $(KILLS),200) E2E_UPGRADE_FROM=$(or $(UPGRADE_FROM),f54da5f2)) \
 	$(if $(UPGRADE_FROM),E2E_UPGRADE_FROM=$(UPGRADE_FROM)) $(if $(KILLS),E2E_CHAOS=1 E2E_KILLS=$(KILLS)) $(if $(ZOMBIES),E2E_ZOMBIES=$(ZOMBIES)) $(if $(MINUTES),E2E_MINUTES=$(MINUTES)) $(if $(UPGRADE),E2E_UPGRADE=$(UPGRADE)) $(if $(SEED),E2E_SEED=$(SEED)) \
-	$(GO) test $(UNVETTED) -count=1 -v -timeout 3h -run '$(or $(if $(FLEET),TestE2EProofFleet),$(if $(UPGRADE),TestE2EProofUpgrade),$(if $(KILLS),TestE2EProof(Chaos|Windows|Late)),$(if $(ZOMBIES),TestE2EProof(Zombies|Pair)),$(if $(MINUTES),TestE2EProof(Cluster|Rest)),TestE2EProof)' ./cmd/internal/e2e
+	$(GO) test $(UNVETTED) -count=1 -v -timeout 3h -run '$(or $(if $(FLEET),TestE2EProofFleet),$(if $(UPGRADE),TestE2EProofUpgrade),$(if $(KILLS),TestE2EProof(Chaos|Windows|Late|Routes)),$(if $(ZOMBIES),TestE2EProof(Zombies|Pair)),$(if $(MINUTES),TestE2EProof(Cluster|Rest)),TestE2EProof)' ./cmd/internal/e2e
 
 peers: ## follow one list with other tools too; SECONDS=120, KILLS=6
 	cmd/internal/dev/peers/run $(or $(SECONDS),120) $(or $(KILLS),6)

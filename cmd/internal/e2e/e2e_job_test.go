@@ -102,6 +102,7 @@ func (s *stage) ended(
 func (s *stage) readJob(topic string, origins ...string) *contents {
 	s.t.Helper()
 	c := newContents(s.t.Errorf)
+	c.private = s.private
 	c.origins = make(map[string]int)
 	for _, origin := range origins {
 		c.origins[origin] = 0

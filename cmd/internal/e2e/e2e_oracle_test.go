@@ -38,6 +38,7 @@ type contents struct {
 	// are in it may be there; then the order is not looked at, which windows
 	// that are read side by side do not keep.
 	origins map[string]int
+	private *redactions // nil where values are the bytes of the events
 }
 
 type placed struct {
@@ -90,6 +91,7 @@ func newContents(errorf func(format string, args ...any)) *contents {
 func (s *stage) read() *contents {
 	s.t.Helper()
 	c := newContents(s.t.Errorf)
+	c.private = s.private
 	s.eachRecord(s.topic, func(r *kgo.Record) { c.add(s.truth, s.config.Seed, r) })
 	return c
 }
@@ -111,8 +113,8 @@ func (c *contents) add(truth *exportsim.Handler, seed uint64, r *kgo.Record) {
 		complain("ce_id %q is no event's", headers["ce_id"])
 		return
 	}
-	if want := truth.Event(i); !bytes.Equal(want, r.Value) {
-		complain("event %d is\n%s\nwant\n%s", i, r.Value, want)
+	if want := truth.Event(i); !c.private.agree(want, r) {
+		complain("event %d with the rules %q is\n%s\nserved was\n%s", i, headers["eb-redacted"], r.Value, want)
 	}
 	if want := truth.EventTime(i).UTC().Format("2006-01-02T15:04:05.000Z"); headers["ce_time"] != want {
 		complain("ce_time of event %d is %s, want %s", i, headers["ce_time"], want)

@@ -8,44 +8,211 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/exportapi/exportsim"
+	"exportbridge/bridge/kafkarecord"
 )
 
-// redacted is an independent redactor: it decodes an item, and applies the rules of
-// TestE2EPrivate with a key.
-func redacted(t *testing.T, item, key []byte) (want map[string]any) {
-	t.Helper()
-	if err := json.Unmarshal(item, &want); err != nil {
-		t.Fatal(err)
-	}
-	if context, ok := want["context"].(map[string]any); ok {
-		delete(context, "url")
-		delete(context, "metadata")
-	}
-	if user, ok := want["userId"].(string); ok {
-		mac := hmac.New(sha256.New, key)
-		mac.Write([]byte(user))
-		want["userId"] = base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
-	}
-	return want
+// privacy is a set of rules for private data, as an independent redactor applies it.
+type privacy struct {
+	drop, hash, mask string // as the settings have them; each mask ends with :last4
+	keys             int    // of privateKeys, in the key file; the last one hashes
 }
 
-// encoded returns an item with sorted members.
-func encoded(t *testing.T, item map[string]any) string {
+var privateKeys = [][]byte{bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)}
+
+// redacted decodes an item, applies the rules, and encodes it with sorted members.
+func (p *privacy) redacted(t *testing.T, item []byte) string {
 	t.Helper()
-	text, err := json.Marshal(item)
+	d := json.NewDecoder(bytes.NewReader(item))
+	d.UseNumber()
+	var all map[string]any
+	if err := d.Decode(&all); err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range []struct {
+		pointers string
+		do       func(text string) string
+	}{{p.drop, nil}, {p.hash, p.sum}, {p.mask, masked}} {
+		for _, at := range strings.Split(rule.pointers, ",") {
+			names := strings.Split(strings.TrimSuffix(at, ":last4"), "/")
+			changeMember(all, names[1:], rule.do)
+		}
+	}
+	text, err := json.Marshal(all)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+func changeMember(v any, names []string, do func(text string) string) {
+	object, ok := v.(map[string]any)
+	if !ok || len(names) == 0 {
+		return
+	}
+	value, ok := object[names[0]]
+	switch text := fmt.Sprint(value); {
+	case !ok:
+	case len(names) > 1:
+		changeMember(value, names[1:], do)
+	case do == nil:
+		delete(object, names[0])
+	case value != nil && text != "":
+		object[names[0]] = do(text)
+	}
+}
+
+func (p *privacy) sum(text string) string {
+	mac := hmac.New(sha256.New, privateKeys[p.keys-1])
+	mac.Write([]byte(text))
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+func masked(text string) string {
+	runes := []rune(text)
+	hidden := len(runes) - min(4, len(runes)/2)
+	return strings.Repeat("*", hidden) + string(runes[hidden:])
+}
+
+// hide sets the rules for the next process.
+func (s *stage) hide(p privacy) {
+	s.t.Helper()
+	s.settings["EVENT_DROP"], s.settings["EVENT_HASH"], s.settings["EVENT_MASK"] = p.drop, p.hash, p.mask
+	s.settings["EVENT_HASH_KEY_FILE"] = ""
+	if p.keys == 0 {
+		return
+	}
+	var lines strings.Builder
+	for i, key := range privateKeys[:p.keys] {
+		fmt.Fprintf(&lines, "k%d %s\n", i+1, base64.StdEncoding.EncodeToString(key))
+	}
+	file := filepath.Join(s.dir, "keys")
+	if err := os.WriteFile(file, []byte(lines.String()), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	s.settings["EVENT_HASH_KEY_FILE"] = file
+}
+
+// redactions judges the records of a stream whose rules change.
+type redactions struct {
+	t    *testing.T
+	sets []privacy
+	// named has the sets that agree with all records so far, by eb-redacted.
+	named map[string][]privacy
+}
+
+func newRedactions(t *testing.T) *redactions {
+	const drop, user = "/context/url,/context/metadata", "/userId"
+	return &redactions{t: t, named: make(map[string][]privacy), sets: []privacy{
+		{}, {drop: drop, hash: user, keys: 1}, {hash: user, mask: "/sessionId:last4", keys: 1},
+		{hash: user, mask: "/sessionId:last4", keys: 2}, {drop: drop, mask: "/sessionId:last4", hash: user, keys: 2},
+		{drop: drop, hash: user, keys: 2},
+	}}
+}
+
+// agree reports whether a record is what some set makes of the event, the same set for all
+// records that name it. Without sets, the value is the event.
+func (r *redactions) agree(event []byte, record *kgo.Record) bool {
+	if r == nil {
+		return bytes.Equal(event, record.Value)
+	}
+	name := deadletter.Header(record, kafkarecord.HeaderRedacted)
+	sets, known := r.named[name]
+	if !known {
+		sets = r.sets
+	}
+	got := new(privacy).redacted(r.t, record.Value)
+	r.named[name] = slices.DeleteFunc(slices.Clone(sets), func(p privacy) bool {
+		return (name == "") != (p.keys == 0) || p.redacted(r.t, event) != got
+	})
+	return len(r.named[name]) > 0
+}
+
+// wantAll wants records of all sets, each with a name of its own.
+func (r *redactions) wantAll() {
+	r.t.Helper()
+	seen := make(map[privacy]bool)
+	for name, sets := range r.named {
+		if len(sets) != 1 {
+			r.t.Errorf("the name %q of rules may be of %d sets", name, len(sets))
+			continue
+		}
+		seen[sets[0]] = true
+	}
+	if len(seen) != len(r.sets) || len(r.named) != len(r.sets) {
+		r.t.Errorf("%d names of %d sets of rules, want all %d", len(r.named), len(seen), len(r.sets))
+	}
+}
+
+var (
+	anID  = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+	aUser = regexp.MustCompile(`"userId":"([^"]+)"`)
+)
+
+// only has the stage run with one set of rules from its start on.
+func (s *stage) only(p privacy) {
+	s.t.Helper()
+	s.hide(p)
+	s.private = newRedactions(s.t)
+	s.private.sets = []privacy{p}
+}
+
+// wantHidden wants no user of the first n events in any topic of the stage, in Redis and in
+// what the processes said.
+func (s *stage) wantHidden(n int) {
+	s.t.Helper()
+	users, searched := make(map[string]bool), 0
+	for i := range n {
+		if found := aUser.FindSubmatch(s.truth.Event(i)); found != nil {
+			users[string(found[1])] = true
+		}
+	}
+	search := func(where string, text []byte) {
+		searched++
+		for _, id := range anID.FindAll(text, -1) {
+			if users[string(id)] {
+				s.t.Errorf("%s has user %s", where, id)
+				return
+			}
+		}
+	}
+	topics, err := s.admin().ListTopics(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, topic := range topics.Names() {
+		if strings.Contains(topic, s.topic) {
+			s.eachRecord(topic, func(r *kgo.Record) {
+				search("topic "+topic, fmt.Appendf(nil, "%s %s %s", r.Key, r.Value, r.Headers))
+			})
+		}
+	}
+	store := s.redis()
+	for _, key := range store.Keys(s.t.Context(), "*"+s.topic+"*").Val() {
+		pipe := store.Pipeline()
+		pipe.Get(s.t.Context(), key)
+		pipe.HGetAll(s.t.Context(), key)
+		pipe.LRange(s.t.Context(), key, 0, -1)
+		pipe.ZRange(s.t.Context(), key, 0, -1)
+		all, _ := pipe.Exec(s.t.Context()) // one of them is of the key's kind
+		search("key "+key, fmt.Append(nil, key, all))
+	}
+	s.eachOutput(func(name string, content []byte) { search(name, content) })
+	if len(users) == 0 || searched < n/2 {
+		s.t.Errorf("%d users were searched for in %d texts", len(users), searched)
+	}
 }
 
 // TestE2EPrivate: events without ids are published once each while rules are turned on and a
@@ -63,55 +230,26 @@ func TestE2EPrivate(t *testing.T) {
 		}
 		return item
 	})
-	keys := [][]byte{bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)}
-	line := func(id string, key []byte) string { return id + " " + base64.StdEncoding.EncodeToString(key) + "\n" }
-	file := filepath.Join(t.TempDir(), "keys")
-	write := func(text string) {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.truth.SetStock(on)
-	s.finish()
-	s.settings["EVENT_DROP"], s.settings["EVENT_HASH"] = "/context/url,/context/metadata", "/userId"
-	s.settings["EVENT_HASH_KEY_FILE"] = file
-	write(line("k1", keys[0]))
-	s.truth.SetStock(rotated)
-	s.finish()
-	write(line("k1", keys[0]) + line("k2", keys[1]))
-	s.truth.SetStock(n)
-	s.finish()
-
-	known := make(map[string]bool) // what an event becomes, with each key
-	for i := range n {
-		for _, key := range keys {
-			known[encoded(t, redacted(t, s.truth.Event(i), key))+string(key)] = true
-		}
+	private := newRedactions(t)
+	private.sets = []privacy{{}, {drop: "/context/url,/context/metadata", hash: "/userId", keys: 1},
+		{drop: "/context/url,/context/metadata", hash: "/userId", keys: 2}}
+	for i, stock := range []int{on, rotated, n} {
+		s.truth.SetStock(stock)
+		s.hide(private.sets[i])
+		s.finish()
 	}
 	found := 0
 	s.eachRecord(s.topic, func(r *kgo.Record) {
-		h := make(map[string]string)
-		for _, header := range r.Headers {
-			h[header.Key] = string(header.Value)
-		}
 		found++
-		if rules := h["eb-redacted"]; rules != "" {
-			key := keys[0]
-			if strings.HasSuffix(rules, "/k2") {
-				key = keys[1]
-			}
-			var got map[string]any
-			if err := json.Unmarshal(r.Value, &got); err != nil {
-				t.Fatal(err)
-			}
-			if got["userId"] != string(r.Key) || h["ce_subject"] != string(r.Key) {
-				t.Errorf("record with key %q and subject %q: %s", r.Key, h["ce_subject"], r.Value)
-			}
-			if !known[encoded(t, got)+string(key)] {
-				t.Errorf("no event becomes %s", r.Value)
-			}
+		i, _ := exportsim.IndexOf(r.Value)
+		if !private.agree(s.truth.Event(i), r) {
+			t.Errorf("no rules make %s of event %d", r.Value, i)
+		}
+		if subject := deadletter.Header(r, "ce_subject"); subject != string(r.Key) || !bytes.Contains(r.Value, r.Key) {
+			t.Errorf("record with key %q and subject %q: %s", r.Key, subject, r.Value)
 		}
 	})
+	private.wantAll()
 	if found != n-1 {
 		t.Errorf("%d records, want %d", found, n-1)
 	}
@@ -131,7 +269,10 @@ func TestE2EPrivate(t *testing.T) {
 	if got := results(s.retry(1, "--all", "--execute")); got["cannot be published"] != 1 {
 		t.Errorf("the item is as it was: %v", got)
 	}
-	s.settings["EVENT_DROP"] = "/context"
+	suits := privacy{drop: "/context", hash: "/userId", keys: 2}
+	s.hide(suits)
+	s.command(2, "dlq", "retry", "--all", "--execute") // not yet the rules of the stream
+	s.finish()
 	if got := results(s.retry(0, "--all", "--execute")); got["published"] != 1 {
 		t.Errorf("with a rule that suits the item: %v", got)
 	}
@@ -139,10 +280,11 @@ func TestE2EPrivate(t *testing.T) {
 		t.Errorf("%+v, want all held", got)
 	}
 
-	write(line("k2", keys[1]))
+	if err := os.WriteFile(s.settings["EVENT_HASH_KEY_FILE"], fmt.Appendf(nil, "k2 %s\n",
+		base64.StdEncoding.EncodeToString(privateKeys[1])), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	s.run("--once").wantExit(5, time.Minute)
-	delete(s.settings, "EVENT_DROP")
-	delete(s.settings, "EVENT_HASH")
-	delete(s.settings, "EVENT_HASH_KEY_FILE")
+	s.hide(privacy{})
 	s.run("--once").wantExit(5, time.Minute)
 }

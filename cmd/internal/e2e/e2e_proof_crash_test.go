@@ -22,6 +22,7 @@ import (
 //	TEST_REAL=1 E2E_KILLS=1000 E2E_CHAOS=1 go test -run TestE2EProofChaos -timeout 2h -v ./cmd/internal/e2e
 //	TEST_REAL=1 E2E_KILLS=1000 go test -run TestE2EProofWindows -timeout 2h -v ./cmd/internal/e2e
 //	TEST_REAL=1 E2E_KILLS=200 go test -run TestE2EProofLate -timeout 1h -v ./cmd/internal/e2e
+//	TEST_REAL=1 E2E_KILLS=200 go test -run TestE2EProofRoutes -timeout 1h -v ./cmd/internal/e2e
 //	TEST_REAL=1 E2E_ZOMBIES=30 go test -run TestE2EProofZombies -timeout 1h -v ./cmd/internal/e2e
 //	TEST_REAL=1 E2E_ZOMBIES=10 go test -run TestE2EProofPair -timeout 1h -v ./cmd/internal/e2e
 //	TEST_REAL=1 E2E_UPGRADE=100 go test -run TestE2EProofUpgrade -timeout 1h -v ./cmd/internal/e2e

@@ -19,6 +19,7 @@ func TestE2EProofLanes(t *testing.T) {
 	seam := s.firstAt(n - 200)
 	s.settings["EXPORT_PAGE_SIZE"], s.settings["EXPORT_START"] = "20", s.timeOf(seam)
 	s.settings["BRIDGE_OWNERSHIP"], s.settings["BRIDGE_SESSION_TIMEOUT"] = "group", manySession.String()
+	s.only(privacy{drop: "/context", hash: "/userId,/payload/session/userId", mask: "/sessionId:last4", keys: 1})
 	s.simulate()
 	c := newCrowd(s, []string{"events"}, seed, "killed", "killed", "stopped")
 	eventually(t, outageTimeout, "the stream to be published", func() bool { return s.committed(s.topic) >= n-seam })
@@ -58,6 +59,8 @@ func TestE2EProofLanes(t *testing.T) {
 	c.stop()
 	all := s.readJob(s.topic, "live", "backfill")
 	all.wantWindow(0, n)
+	s.private.wantAll()
+	s.wantHidden(n)
 	if all.origins["backfill"] != seam {
 		t.Errorf("the topic has %v, want %d of the backfill", all.origins, seam)
 	}

@@ -3,8 +3,7 @@
 package e2e_test
 
 import (
-	"encoding/json"
-	"math/rand/v2"
+	"sort"
 	"strings"
 	"testing"
 	"time"
@@ -45,10 +44,29 @@ func routedTo(topic, eventType string) string {
 	return topic
 }
 
-func (s *stage) testRoutes() string {
-	return strings.ReplaceAll("page*=T.pages,/payload/type=orderPlaced:T.orders,/payload/@type=orderPlaced:T.orders,"+
-		"*Changed=T.changes,tab*=drop", "T", s.topic)
+// routing is a value of KAFKA_ROUTES, with T for the stage's topic, and what it means.
+type routing struct {
+	text string
+	to   func(topic, eventType string) string
 }
+
+var routings = []routing{
+	{"page*=T.pages,/payload/type=orderPlaced:T.orders,/payload/@type=orderPlaced:T.orders,*Changed=T.changes,tab*=drop",
+		routedTo},
+	{"", func(topic, _ string) string { return topic }},
+	{"*=T.pages", func(topic, _ string) string { return topic + ".pages" }},
+	{"*r*=T.orders", func(topic, eventType string) string {
+		if strings.Contains(eventType, "r") {
+			return topic + ".orders"
+		}
+		return topic
+	}},
+	{"*=T.changes", func(topic, _ string) string { return topic + ".changes" }},
+}
+
+func (r *routing) of(topic string) string { return strings.ReplaceAll(r.text, "T", topic) }
+
+func (s *stage) testRoutes() string { return routings[0].of(s.topic) }
 
 // routed reads the topics of the stage. Each must have every event of which it has a copy
 // once, in the order of its key.
@@ -57,6 +75,7 @@ func (s *stage) routed() (total *contents, in map[string]*contents) {
 	total, in = newContents(s.t.Errorf), make(map[string]*contents)
 	for _, suffix := range []string{"", ".pages", ".orders", ".changes"} {
 		c := newContents(s.t.Errorf)
+		c.private = s.private
 		s.eachRecord(s.topic+suffix, func(r *kgo.Record) { c.add(s.truth, s.config.Seed, r) })
 		for i, copies := range c.copies {
 			for len(total.copies) <= i {
@@ -69,8 +88,10 @@ func (s *stage) routed() (total *contents, in map[string]*contents) {
 	return total, in
 }
 
-// TestE2EProofRoutes kills the bridge of a stream with four topics: each event is once in
-// its topic, and what a route drops is in none.
+// TestE2EProofRoutes kills the bridge of a stream with four topics and rules for private data
+// again and again, while routes and rules change five times. Each event is once in the topic
+// of the routes of its checkpoint, as an independent redactor has it by the rules that the
+// record names. What a route drops is in none.
 func TestE2EProofRoutes(t *testing.T) {
 	t.Parallel()
 	kills, seed := int(size(t, "E2E_KILLS", 12, 12)), seedOf(t)
@@ -79,102 +100,91 @@ func TestE2EProofRoutes(t *testing.T) {
 		const burst = 1500
 		s := proofStage(t, v, exportsim.Config{Events: kills * burst / 3, Rate: 200, Latency: 2 * time.Millisecond})
 		s.deliver(mode)
-		s.settings["KAFKA_ROUTES"] = s.testRoutes()
 		s.simulate()
-		d := newDeaths(s, seed, burst)
+		d, private := newDeaths(s, seed, burst), newRedactions(t)
+		s.private = private
 		if mode == bridge.AtLeastOnce {
 			d.points = plainPoints
 		}
-		for range kills {
-			d.one()
+		for phase := range private.sets {
+			s.settings["KAFKA_ROUTES"] = routings[phase%len(routings)].of(s.topic)
+			s.hide(private.sets[phase])
+			d.afterEvents(200) // each change is committed
+			for range max(1, kills/len(private.sets)) - 1 {
+				d.one()
+			}
 		}
 		s.finish()
 		n := int(s.checkpoint().Events)
 		total, in := s.routed()
-		lost, dropped := 0, 0
-		for i := range n {
-			to := routedTo(s.topic, typeOf(t, s.truth.Event(i)))
-			copies := 0
-			if i < len(total.copies) {
-				copies = total.copies[i]
-			}
-			if to == "" {
-				if dropped++; copies > 0 {
-					t.Errorf("event %d, which a route drops, is in a topic", i)
-				}
-				continue
-			}
-			if c := in[to]; i >= len(c.copies) || c.copies[i] == 0 {
-				lost++
-			} else if c.copies[i] != copies {
-				t.Errorf("event %d is in another topic than %s too", i, to)
-			}
+		lost, dropped := s.wantRouted(n, mode, in)
+		if twice := total.twice(); lost > 0 || total.wrong > 0 || twice > s.copies(kills*8*100) {
+			t.Errorf("%d of %d events are not in a topic, %d records are copies, %d are wrong", lost, n, twice, total.wrong)
 		}
-		if twice := total.twice(); lost > 0 || mode == bridge.ExactlyOnce && twice > 0 {
-			t.Errorf("%d of %d events are not in their topic, %d records are copies", lost, n, twice)
+		private.wantAll()
+		changes := s.changedRoutes()
+		if want := len(private.sets) - 1; changes != want || dropped == 0 {
+			t.Errorf("the history has %d changes of the routes, want %d; %d events were dropped", changes, want, dropped)
 		}
-		if copies := s.copies(kills * 8 * 100); mode == bridge.AtLeastOnce && total.twice() > copies {
-			t.Errorf("%d records are copies, at most %d were in flight", total.twice(), copies)
-		}
-		for topic, c := range in {
-			if c.records == 0 {
-				t.Errorf("topic %s is empty", topic)
-			}
-		}
-		t.Logf("e2e: proof, routes: %s, %d kills (%s), %d events: %d lost, %d twice, %d dropped, E2E_SEED=%d",
-			mode, kills, ways(d.ways), n, lost, total.twice(), dropped, seed)
+		t.Logf("e2e: proof, routes and private data: %s, %d kills (%s), %d events: %d lost, %d twice, %d dropped, "+
+			"%d sets of rules, %d changes of the routes, E2E_SEED=%d", mode, kills, ways(d.ways), n, lost, total.twice(),
+			dropped, len(private.named), changes, seed)
 	})
 }
 
-// TestE2EProofRoutesChange changes the routes between kills: each event is once in one of
-// the topics, and the history has each change.
-func TestE2EProofRoutesChange(t *testing.T) {
-	t.Parallel()
-	kills, seed := int(size(t, "E2E_KILLS", 12, 12)), seedOf(t)
-	const burst, changes = 1500, 5
-	s := proofStage(t, startServers(t, owned{}), exportsim.Config{Events: kills * burst / 3, Rate: 200,
-		Latency: 2 * time.Millisecond})
-	all := strings.ReplaceAll("page*=T.pages,order*=T.orders,*Changed=T.changes", "T", s.topic)
-	s.settings["KAFKA_ROUTES"] = all // makes all topics
-	s.simulate()
-	s.run("--once").wantExit(0, stepTimeout)
-	d, random := newDeaths(s, seed, burst), rand.New(rand.NewPCG(seed, 9))
-	texts := []string{"", all, strings.ReplaceAll("*=T.pages", "T", s.topic), strings.ReplaceAll("*r*=T.orders", "T", s.topic)}
-	for range changes {
-		s.settings["KAFKA_ROUTES"] = pick(random, texts)
-		for range max(1, kills/changes) {
-			d.one()
+// wantRouted wants each of the first n events in the topic of its routes: in exactly-once mode
+// those of the checkpoint that counts it, else any that the stream has had.
+func (s *stage) wantRouted(n int, mode bridge.Mode, in map[string]*contents) (lost, dropped int) {
+	s.t.Helper()
+	l, elsewhere := newLedger("events", s.t.Errorf), 0
+	s.eachRecord(s.settings["KAFKA_CHECKPOINT_TOPIC"], l.addCheckpoint)
+	for i := range n {
+		eventType, may := typeOf(s.t, s.truth.Event(i)), make(map[string]bool)
+		for _, r := range routings {
+			at := sort.Search(len(l.entries), func(at int) bool { return l.entries[at].Events > int64(i) })
+			if mode == bridge.AtLeastOnce || l.entries[at].Routes == r.of(s.topic) {
+				may[r.to(s.topic, eventType)] = true
+			}
+		}
+		copies := 0
+		for topic, c := range in {
+			if i < len(c.copies) && c.copies[i] > 0 {
+				if copies += c.copies[i]; !may[topic] {
+					elsewhere++
+				}
+			}
+		}
+		switch {
+		case copies > 0:
+		case may[""]:
+			dropped++
+		default:
+			lost++
 		}
 	}
-	s.settings["KAFKA_ROUTES"] = strings.ReplaceAll("*=T.changes", "T", s.topic)
-	s.finish()
-	last := s.checkpoint()
-	total, _ := s.routed()
-	total.wantAll(int(last.Events), 0)
-	if want := s.settings["KAFKA_ROUTES"]; last.Routes != want {
-		t.Errorf("the checkpoint has the routes %q, want %q", last.Routes, want)
+	if elsewhere > 0 {
+		s.t.Errorf("%d events are in a topic that their routes do not name", elsewhere)
 	}
-	for _, suffix := range []string{"", ".pages", ".orders", ".changes"} {
-		if bridge.FindTopic(last.Topics, s.topic+suffix) == nil {
-			t.Errorf("the checkpoint lacks topic %s", s.topic+suffix)
+	for topic, c := range in {
+		if c.records == 0 {
+			s.t.Errorf("topic %s is empty", topic)
 		}
 	}
+	return lost, dropped
+}
+
+// changedRoutes counts the changes of the routes in the history.
+func (s *stage) changedRoutes() (n int) {
+	s.t.Helper()
 	p, _ := s.command(0, "cursor", "history", "--json")
 	var entries []struct{ Kind bridge.Kind }
-	if err := json.Unmarshal(p.stdout(), &entries); err != nil {
-		t.Fatal(err)
-	}
-	changed := 0
+	decode(s.t, p.stdout(), &entries)
 	for _, e := range entries {
 		if e.Kind == bridge.KindRoutes {
-			changed++
+			n++
 		}
 	}
-	if changed == 0 {
-		t.Errorf("the history has no change of the routes among %d entries", len(entries))
-	}
-	t.Logf("e2e: proof, routes changed: %d kills (%s), %d events, %d changes in the history: %d lost, %d twice, "+
-		"E2E_SEED=%d", kills, ways(d.ways), last.Events, changed, total.lost(int(last.Events)), total.twice(), seed)
+	return n
 }
 
 // TestE2ERouteMissing wants a route to a topic that does not exist to be refused at start.

@@ -31,12 +31,16 @@ type auditCase struct {
 	// within is the range of EXPORT_LATE, listed each minute; the look-back has its default
 	// then. 0 stands for the short ranges of tests.
 	within time.Duration
+	// rules hide private data, from the start on.
+	rules privacy
 }
 
 func (c auditCase) String() string { return fmt.Sprint(c.form, " lag ", c.lag) }
 
 var auditCases = []auditCase{
-	{form: "audit-list", lag: 3 * time.Second, offset: 10 * time.Second},
+	{form: "audit-list", lag: 3 * time.Second, offset: 10 * time.Second,
+		rules: privacy{drop: "/event/context", hash: "/actor/id,/event/userId,/event/payload/session/userId",
+			mask: "/event/sessionId:last4", keys: 1}},
 	{form: "audit-list-url", lag: 3 * time.Second},
 	{form: "audit-list-offset", lag: 3 * time.Second, offset: -time.Hour},
 	{form: "audit-list-skip", lag: 3 * time.Second},
@@ -70,6 +74,10 @@ func TestE2EProofWindows(t *testing.T) {
 		s.finish()
 		got := s.readForm()
 		missed, parts := s.wantListed(got, c, time.Time{}, t.Errorf)
+		if s.private != nil {
+			s.private.wantAll()
+			s.wantHidden(len(got.copies))
+		}
 		t.Logf("e2e: proof, windows: %s, %d kills in %.1f s (%s), %d events: %d twice, %d too late to be seen, "+
 			"%d checkpoints within windows; E2E_SEED=%d", c, kills, took.Seconds(), ways(d.ways), got.records, got.twice(),
 			missed, parts, seed)
@@ -92,6 +100,9 @@ func windowsStage(t *testing.T, v *backends, c auditCase) *stage {
 	s := proofStage(t, v, config)
 	s.simulateForm(c.form, "--lag", c.lag.String(), "--clock-offset", c.offset.String(), "--fail",
 		"500=2%,truncate=1%,429=0.5%")
+	if c.rules.keys > 0 {
+		s.only(c.rules)
+	}
 	s.settings["EXPORT_PREFETCH_PAGES"] = "2"
 	s.settings["EXPORT_PAGE_SIZE"] = "100"
 	s.settings["EXPORT_START"] = config.Start.UTC().Format(time.RFC3339)

@@ -124,6 +124,7 @@ type stage struct {
 	ops      string // address of the running bridge's HTTP server
 	settings map[string]string
 	store    *redis.Client // only for tests that look into Redis
+	private  *redactions   // nil where records are the bytes of the events
 }
 
 var stages atomic.Int64
