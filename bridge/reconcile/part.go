@@ -33,7 +33,7 @@ type copies struct {
 	own        bool   // the event has an id: further copies are the same event
 	awaits     bool   // see frontier.awaits
 	dated      bool   // the event has an ingestion time
-	dropped    bool   // a route drops the event
+	route      uint8  // the event's Route
 	sum        uint32 // of the event's bytes in the API
 	at         int64  // the earliest time that the record can have
 }
@@ -41,7 +41,7 @@ type copies struct {
 // wanted is the number of copies that the topic should have.
 func (c copies) wanted() int32 {
 	switch {
-	case c.dropped:
+	case c.route == bridge.RouteDrop:
 		return 0
 	case c.own:
 		return min(1, c.api)
@@ -185,7 +185,9 @@ func (p *part) look(ctx context.Context) (map[eventName]int32, error) {
 	if err := p.keep(ctx); err != nil { // after the read, which retention may have overtaken
 		return nil, err
 	}
-	f.KeptFrom = p.kept.From
+	for i := range p.kept {
+		f.KeptFrom = max(f.KeptFrom, p.kept[i].From)
+	}
 	missing := p.count()
 	if len(missing) > 0 {
 		err = p.takeDeadLetters(ctx, missing)
@@ -221,10 +223,10 @@ func (p *part) readPage(page *bridge.Page) error {
 		if ingested > 0 {
 			p.since = min(p.since, ingested)
 		}
-		c.dropped = e.Route == bridge.RouteDrop
+		c.route = e.Route
 		if c.api++; c.api == 1 || e.ID == nil {
 			p.found.API++
-			if c.dropped {
+			if c.route == bridge.RouteDrop {
 				p.found.Dropped++
 			}
 			p.found.Digest.add(Digest(named))
@@ -279,15 +281,15 @@ func (p *part) readRecord(r *kgo.Record) {
 func (p *part) count() map[eventName]int32 {
 	missing := make(map[eventName]int32)
 	for name, c := range p.events {
-		wanted := c.wanted()
+		wanted, kept := c.wanted(), p.keptOf(c.route)
 		switch {
 		case c.api == 0:
 			p.found.Extra++
 			p.found.Again += int64(c.topic - 1)
 			continue
-		case c.dropped: // but published before the route was set, or not
+		case c.route == bridge.RouteDrop: // but published before the route was set, or not
 			continue
-		case c.missing() > 0 && p.kept.Expired && !p.kept.Uneven && c.at < p.kept.From:
+		case c.missing() > 0 && kept.Expired && c.at < kept.From:
 			p.found.Deleted += int64(c.missing())
 		case c.missing() > 0:
 			missing[name] = c.missing()
@@ -314,7 +316,7 @@ func (p *part) takeDeadLetters(ctx context.Context, missing map[eventName]int32)
 		name := p.recordName(p.deadLetterID(r), l.Item, r)
 		if missing[name] > 0 {
 			dead[name]++
-			lost[name] = lost[name] || !p.kept.Expired && p.retried != nil && p.retried(&l)
+			lost[name] = lost[name] || !p.keptOf(p.events[name].route).Expired && p.retried != nil && p.retried(&l)
 		}
 	})
 	err = cmp.Or(err, p.comparable())

@@ -39,7 +39,7 @@ func (c *Comparison) Run(ctx context.Context, cfg reconcile.Config) (*reconcile.
 	st := c.Stream
 	cfg.Stream, cfg.Origin, cfg.EmptyPages = st.Name, st.Engine.Origin, st.Engine.EmptyPages
 	cfg.FetchTimeout, cfg.Unmarked = st.Engine.FetchTimeout, st.Kafka.Headers == "none"
-	cfg.Redacted = st.Kafka.Redacted
+	cfg.Redacted, cfg.Routed = st.Kafka.Redacted, len(st.Export.Routes.Topics)
 	kafka := st.Kafka
 	kafka.Report = c.Waiting
 	open := kafkasink.Rehearse
