@@ -50,6 +50,17 @@ func TestSeveralTopics(t *testing.T) {
 	if diff := cmp.Diff([]string{"/1 1", "/1 2", "/1 3", "b/1 4", "b/1 5", "b/2 6"}, read()); diff != "" {
 		t.Errorf("read (-want +got):\n%s", diff)
 	}
+	var order []string
+	if err := r.Merge(t.Context(), spans, func(rec *kgo.Record) error {
+		order = append(order, string(rec.Value))
+		return nil
+	}, func() error { return nil }); err != nil || strings.Join(order, "") != "123456" {
+		t.Errorf("merged %v, %v", order, err)
+	}
+	newest, err := r.Newest(t.Context(), spans, 4, func(rec *kgo.Record) bool { return string(rec.Value) != "5" })
+	if err != nil || len(newest) != 4 || string(newest[0].Value) != "2" || string(newest[3].Value) != "6" {
+		t.Errorf("the newest are %v, %v", newest, err)
+	}
 	later, err := r.After(t.Context(), 5000)
 	if err != nil {
 		t.Fatal(err)
