@@ -190,6 +190,8 @@ type Checkpoint struct {
 	// Outside counts the events of a window that are Origin.Outside. Older versions do
 	// not count them.
 	Outside int64 `json:"outside_range,omitempty"`
+	// Dropped counts the events that routes dropped. Older versions do not count them.
+	Dropped int64 `json:"dropped_by_route,omitempty"`
 	// Unreadable counts the consecutive unreadable items before Cursor.
 	Unreadable int64 `json:"unreadable,omitempty"`
 	// LastEventTime is the greatest published event time, in milliseconds since
@@ -337,7 +339,7 @@ const MaxNumber = 1 << 56
 // Validate rejects numbers out of range.
 func (c *Checkpoint) Validate() error {
 	counts := []int64{
-		c.Epoch, c.Seq, c.Events, c.Pages, c.Outside, c.Unreadable,
+		c.Epoch, c.Seq, c.Events, c.Pages, c.Outside, c.Dropped, c.Unreadable,
 		int64(c.Carried), int64(c.Border.Of), int64(c.Border.Hold), int64(c.EndedEmpty),
 	}
 	times := []int64{

@@ -211,9 +211,9 @@ type Page struct {
 	RequestedAt, ArrivedAt time.Time
 	// ServerTime is the response's Date header, zero if absent.
 	ServerTime time.Time
-	// Traceparent is the page's W3C trace context, empty if the page is not traced. A
-	// Sink adds it to each record.
-	Traceparent string
+	// Traceparents are the W3C trace contexts of the page's records by Event.Route, none if
+	// the page is not traced. A Sink adds them to the records.
+	Traceparents []string
 	// Recycle, if not nil, reclaims the page's memory. Called by Release.
 	Recycle func(*Page)
 }

@@ -81,8 +81,8 @@ type Status struct {
 	CursorBytes int     `json:"cursor_bytes,omitempty"`
 	TailItems   int     `json:"tail_items,omitempty"`
 
-	// Events, Pages and Outside are the checkpoint's. The others count in this process:
-	// Published events, DeadLettered items, events Dropped by a route, dropped items that
+	// Events, Pages, Outside and the events Dropped by a route are the checkpoint's. The
+	// others count in this process: Published events, DeadLettered items, dropped items that
 	// the API Repeated, Requests, and Failures since the last success.
 	Events       int64 `json:"events"`
 	Pages        int64 `json:"pages"`

@@ -29,9 +29,13 @@ func (f *fakeTopics) Choose(_ context.Context, j *backfill.Job) (bool, error) {
 	return true, f.err
 }
 
-func (f *fakeTopics) Create(context.Context, *backfill.Job) (string, error) {
+func (f *fakeTopics) Create(_ context.Context, j *backfill.Job) (map[string]string, error) {
 	f.created++
-	return "", f.err
+	ids := make(map[string]string)
+	for _, topic := range j.Topics() {
+		ids[topic] = "id of " + topic
+	}
+	return ids, f.err
 }
 
 // beside is the world's stream, for jobs.
@@ -162,12 +166,6 @@ func TestPlanOfStream(t *testing.T) {
 		}
 		s.NoBounds, s.NoStart = nil, nil
 	}
-
-	s.Routed = true
-	if _, err := plan(ask(40)); reasonOf(err) != backfill.Routed {
-		t.Errorf("a stream with several topics: %v", err)
-	}
-	s.Routed = false
 
 	s.Live = checkpoints{{Origin: bridge.Origin{Start: second(20)}, PositionTime: second(50)}}
 	if _, err := plan(ask(40)); reasonOf(err) != backfill.Overlaps {

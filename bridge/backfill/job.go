@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -70,6 +72,10 @@ type Job struct {
 	Topic string `json:"topic"`
 	// TopicID is the topic's id when the job began; empty in a job of an older version.
 	TopicID string `json:"topic_id,omitempty"`
+	// Routes are the stream's KAFKA_ROUTES when the job began: a job keeps them. Of a
+	// backfill, RoutedIDs are the ids of their topics by name.
+	Routes    string            `json:"routes,omitempty"`
+	RoutedIDs map[string]string `json:"routed_ids,omitempty"`
 	// From is inclusive, To exclusive.
 	From int64 `json:"from"`
 	To   int64 `json:"to"`
@@ -121,8 +127,10 @@ type Window struct {
 	// DeadLettered counts the dead letters of the process that ended the window, without
 	// those of earlier processes.
 	DeadLettered int64 `json:"dead_lettered,omitempty"`
-	// Outside counts the Events with a time outside the window.
+	// Outside counts the Events with a time outside the window, Dropped those that a route
+	// dropped.
 	Outside int64 `json:"outside_range,omitempty"`
+	Dropped int64 `json:"dropped_by_route,omitempty"`
 }
 
 // Split divides [from, to) into n windows whose lengths differ by at most a
@@ -134,6 +142,27 @@ func Split(from, to int64, n int) []Window {
 		all[i] = Window{From: at(i), To: at(i + 1)}
 	}
 	return all
+}
+
+// Topics lists the topics of the job's events, Topic first.
+func (j *Job) Topics() []string {
+	if j.Kind == Replay { // has one for all
+		return []string{j.Topic}
+	}
+	routes, _ := bridge.ParseRoutes(j.Routes, j.Topic) // the settings were valid
+	return append([]string{j.Topic}, routes.Topics...)
+}
+
+// topicIDs are the ids of Topics that are known.
+func (j *Job) topicIDs() map[string]string {
+	ids := map[string]string{j.Topic: j.TopicID}
+	maps.Copy(ids, j.RoutedIDs)
+	return ids
+}
+
+// Publishes reports whether the job publishes to one of the topics.
+func (j *Job) Publishes(topics []string) bool {
+	return slices.ContainsFunc(j.Topics(), func(t string) bool { return slices.Contains(topics, t) })
 }
 
 // lists reports whether the windows list their ranges, as a stream that follows windows.
@@ -188,7 +217,7 @@ func (j *Job) Totals() Window {
 	for i := range j.Windows {
 		w := &j.Windows[i]
 		t.Events, t.Pages, t.DeadLettered = t.Events+w.Events, t.Pages+w.Pages, t.DeadLettered+w.DeadLettered
-		t.Outside += w.Outside
+		t.Outside, t.Dropped = t.Outside+w.Outside, t.Dropped+w.Dropped
 		t.Position, t.EndedEmpty = max(t.Position, w.Position), max(t.EndedEmpty, w.EndedEmpty)
 	}
 	return t

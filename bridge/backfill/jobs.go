@@ -78,7 +78,7 @@ func (j *Jobs) List(ctx context.Context, age time.Duration) ([]Job, error) {
 			if job.Source = cmp.Or(job.Source, c.Source); w.Ended != "" {
 				continue
 			}
-			w.Events, w.Pages, w.Outside, w.Position = c.Events, c.Pages, c.Outside, c.PositionTime
+			w.Events, w.Pages, w.Outside, w.Dropped, w.Position = c.Events, c.Pages, c.Outside, c.Dropped, c.PositionTime
 		}
 		all = append(all, job)
 	}
@@ -229,7 +229,6 @@ const (
 	Overlaps      Reason = "overlaps"       // the stream or a backfill publishes the range
 	Busy          Reason = "busy"           // the process runs its maximum of windows
 	NoBounds      Reason = "no-bounds"      // the API has no such ranges
-	Routed        Reason = "routed"         // the stream publishes to several topics
 )
 
 // RejectedError means that a job cannot begin, be resumed or be cancelled. Nothing was

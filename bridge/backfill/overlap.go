@@ -32,7 +32,7 @@ func (p *Planner) overlaps(ctx context.Context, plan *Job) (texts []string, begu
 	all, err := p.Jobs.List(ctx, 0)
 	for i := range all {
 		other := &all[i]
-		if other.Kind == Backfill && other.Topic == plan.Topic && other.From < plan.To && plan.From < other.To {
+		if other.Kind == Backfill && other.Publishes(plan.Topics()) && other.From < plan.To && plan.From < other.To {
 			texts = append(texts, fmt.Sprintf("backfill %s (%s) covers %s to %s",
 				other.ID, other.State, bridge.BoundText(other.From), bridge.BoundText(other.To)))
 			break

@@ -114,19 +114,19 @@ type Topics interface {
 	// topic exists. It returns an *InvalidError for an unsuitable topic, and an error
 	// if the stream's topic, the model of a new one, is missing.
 	Choose(ctx context.Context, j *Job) (exists bool, err error)
-	// Create creates the missing topics of a new job and returns the id of the job's
-	// topic. It does not recreate a topic that had records.
-	Create(ctx context.Context, j *Job) (id string, err error)
+	// Create creates the missing topics of a new job and returns the ids of Job.Topics by
+	// name, none if the brokers have none. It does not recreate a topic that had records.
+	Create(ctx context.Context, j *Job) (ids map[string]string, err error)
 }
 
 // Planner plans, begins, resumes and runs the jobs of one stream.
 type Planner struct {
 	Jobs *Jobs
-	// Resource, Events, Topic and PageSize are the stream's.
-	Resource string
-	Events   []string
-	Topic    string
-	PageSize int
+	// Resource, Events, Topic, Routes and PageSize are the stream's.
+	Resource      string
+	Events        []string
+	Topic, Routes string
+	PageSize      int
 	// Request is the fingerprint of what the settings request.
 	Request bridge.Fingerprint
 	// RateLimit is the default of a job's limit, in requests per second; 0 is none.
@@ -138,9 +138,6 @@ type Planner struct {
 	// NoBounds is why the API has no bounded ranges, NoStart why no range can begin at
 	// a time; nil if the API has them.
 	NoBounds, NoStart error
-	// Routed is set if the stream publishes to several topics. A backfill is then rejected:
-	// its windows recognize only Topic if it was deleted and recreated meanwhile.
-	Routed bool
 	// Windows is set if the stream follows windows: those of a job then list their ranges.
 	Windows bool
 	// CheckAPI requests a page of these event types.
@@ -195,16 +192,13 @@ func (p *Planner) Plan(ctx context.Context, s *Spec, now time.Time) (*Plan, erro
 	if err := p.bounded(s); err != nil {
 		return nil, err
 	}
-	if err := p.checkRoutes(&Job{Kind: s.Kind}); err != nil {
-		return nil, err
-	}
 	if len(s.Events) > 0 && p.Resource != "events" {
 		return nil, Invalid("events", "cannot be chosen: resource %s has no event types", p.Resource)
 	}
 	n := s.windows()
 	plan := &Plan{Job: Job{
 		Version: p.version(), ID: cmp.Or(s.ID, strings.ToLower(rand.Text()[:6])), Kind: s.Kind,
-		Stream: p.Name(), Resource: p.Resource, Events: p.Events, Topic: p.Topic,
+		Stream: p.Name(), Resource: p.Resource, Events: p.Events, Topic: p.Topic, Routes: p.Routes,
 		From: s.From, To: s.To, Windows: Split(s.From, s.To, n),
 		RateLimit: cmp.Or(s.RateLimit, p.RateLimit), Parallel: cmp.Or(s.Parallel, min(n, DefaultParallel)),
 		PageSize: p.PageSize,
@@ -260,15 +254,6 @@ func (p *Planner) bounded(s *Spec) error {
 	return nil
 }
 
-// checkRoutes rejects a backfill of a stream that publishes to several topics.
-func (p *Planner) checkRoutes(j *Job) error {
-	if p.Routed && j.Kind == Backfill {
-		return reject(Routed, j, "stream %s publishes to several topics (KAFKA_ROUTES), which a backfill does not support",
-			p.Name())
-	}
-	return nil
-}
-
 func (p *Planner) chooseTopic(ctx context.Context, plan *Plan, topic string) error {
 	plan.Job.Topic = topic
 	exists, err := p.Topics.Choose(ctx, &plan.Job)
@@ -312,10 +297,12 @@ func (p *Planner) checkAPI(ctx context.Context, plan *Plan) error {
 // Begin creates the missing topics of a planned job and commits the job, which can be
 // resumed from then on.
 func (p *Planner) Begin(ctx context.Context, plan *Plan) (Job, error) {
-	id, err := p.Topics.Create(ctx, &plan.Job)
+	ids, err := p.Topics.Create(ctx, &plan.Job)
 	if err != nil {
 		return plan.Job, err
 	}
-	plan.Job.TopicID = id
+	plan.Job.TopicID = ids[plan.Job.Topic]
+	delete(ids, plan.Job.Topic)
+	plan.Job.RoutedIDs = ids
 	return plan.Job, p.Jobs.Begin(ctx, plan.Job)
 }

@@ -239,16 +239,14 @@ func (r *Run) runWindow(ctx context.Context, n int) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	if err := r.planner.checkRoutes(&r.job); err != nil { // set since the job began
-		return err
-	}
 	setup, err := r.planner.Open(&r.job, n)
 	if err != nil {
 		return err
 	}
 	defer setup.Close()
 	w, cfg := r.job.Windows[n], setup.Config
-	cfg.Stream, cfg.Topic, cfg.TopicID, cfg.Mode = r.job.WindowName(n), r.job.Topic, r.job.TopicID, bridge.ExactlyOnce
+	cfg.Stream, cfg.Topic, cfg.TopicIDs, cfg.Mode = r.job.WindowName(n), r.job.Topic, r.job.topicIDs(), bridge.ExactlyOnce
+	cfg.Routes = r.job.Routes
 	cfg.Origin = bridge.Origin{
 		Resource: r.job.Resource, Events: r.job.Events, ItemID: cfg.Origin.ItemID, Start: w.From, End: w.To,
 	}
@@ -279,7 +277,8 @@ func (r *Run) runWindow(ctx context.Context, n int) error {
 // next process.
 func (r *Run) windowEnded(ctx context.Context, n int, s bridge.Status) error {
 	result := r.job.Windows[n]
-	result.Events, result.Pages, result.DeadLettered, result.Outside = s.Events, s.Pages, s.DeadLettered, s.Outside
+	result.Events, result.Pages, result.DeadLettered = s.Events, s.Pages, s.DeadLettered
+	result.Outside, result.Dropped = s.Outside, s.Dropped
 	result.Position, result.EndedEmpty = cmp.Or(bridge.Millis(s.Position), result.Position), s.EndedEmpty
 	_, result.Ended, _ = strings.Cut(s.Ended, "ended ")
 	r.mu.Lock()

@@ -101,8 +101,8 @@ func (l failingEvents) Read(ctx context.Context, spans map[int32]kafkaclient.Spa
 	return l.x.do("Read", func() error { return l.Log.Read(ctx, spans, visit) })
 }
 
-func (l failingEvents) Kept(ctx context.Context) (kafkaclient.Kept, error) {
-	return ask(l.x, "Kept", func() (kafkaclient.Kept, error) { return l.Log.Kept(ctx) })
+func (l failingEvents) Kept(ctx context.Context) ([]kafkaclient.Kept, error) {
+	return ask(l.x, "Kept", func() ([]kafkaclient.Kept, error) { return l.Log.Kept(ctx) })
 }
 
 type failingLetters struct {

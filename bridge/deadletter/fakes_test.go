@@ -133,7 +133,8 @@ type publisher struct {
 	indexes   []int    // of the items on their pages
 	sources   []bridge.SourceIdentity
 	events    *fakelog.Log
-	topicID   string // of events when it was opened
+	routed    *fakelog.Log // of events with a route
+	topicID   string       // of events when it was opened
 }
 
 // open begins a session.
@@ -146,7 +147,7 @@ func (p *publisher) topicNow() string {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	return kept.ID
+	return kept[0].ID
 }
 
 func (p *publisher) Marks() map[string][]byte { return p.marks }
@@ -173,7 +174,11 @@ func (p *publisher) Publish(_ context.Context, page *bridge.Page, mark string, v
 	if there := p.marks[mark]; string(there) == string(value) {
 		p.t.Errorf("mark %s is put again", mark)
 	}
-	p.events.Append(0, fakelog.Record(written, string(e.Raw), "eb-stream", stream, "ce_id", string(e.AppendRecordID(nil))))
+	to := p.events
+	if e.Route > 0 {
+		to = p.routed
+	}
+	to.Append(0, fakelog.Record(written, string(e.Raw), "eb-stream", stream, "ce_id", string(e.AppendRecordID(nil))))
 	p.marks[mark] = slices.Clone(value)
 	p.published, p.sources = append(p.published, string(e.Raw)), append(p.sources, page.Source)
 	p.indexes = append(p.indexes, e.Index)

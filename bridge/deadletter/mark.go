@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,8 +63,8 @@ func itemName(text string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// readMarks keeps the marks whose events must not be published again: the topic keeps
-// them, or may have deleted them, or they were found there.
+// readMarks keeps the marks whose events must not be published again: their topic keeps
+// them, or may have deleted them, or they were found in a topic.
 func (r *Retry) readMarks(ctx context.Context) error {
 	kept, err := r.Events.Kept(ctx)
 	if err != nil {
@@ -71,12 +72,15 @@ func (r *Retry) readMarks(ctx context.Context) error {
 	}
 	marks := maps.Clone(r.Publisher.Marks())
 	doubtful := make(map[string][]string) // the marks of an id
+	expired := slices.ContainsFunc(kept, func(k kafkaclient.Kept) bool { return k.Expired })
 	for name, value := range marks {
 		var m mark
-		switch known := json.Unmarshal(value, &m) == nil && m.Into != "" && kept.ID != ""; {
-		case known && m.Into != kept.ID:
+		known := json.Unmarshal(value, &m) == nil && m.Into != "" && kept[0].ID != ""
+		into := slices.IndexFunc(kept, func(k kafkaclient.Kept) bool { return k.ID == m.Into })
+		switch {
+		case known && into < 0:
 			delete(marks, name)
-		case kept.Expired, known && kept.Whole, m.ID == "":
+		case known && (kept[into].Expired || kept[into].Whole), !known && expired, m.ID == "":
 		default:
 			doubtful[m.ID] = append(doubtful[m.ID], name)
 		}
@@ -89,11 +93,11 @@ func (r *Retry) readMarks(ctx context.Context) error {
 			delete(marks, name)
 		}
 	}
-	r.topicID, r.marks, r.items = kept.ID, marks, itemsOf(marks)
+	r.kept, r.marks, r.items = kept, marks, itemsOf(marks)
 	return err
 }
 
-// find reads the topic and removes the events found there from ids.
+// find reads the topics and removes the events found there from ids.
 func (r *Retry) find(ctx context.Context, ids map[string][]string) error {
 	spans, err := r.Events.Bounds(ctx)
 	if err != nil {

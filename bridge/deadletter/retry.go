@@ -12,6 +12,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/internal/pageread"
+	"exportbridge/bridge/kafkaclient"
 )
 
 // loadedAtOnce is how many dead letters are in memory at a time.
@@ -70,8 +71,8 @@ type Retry struct {
 	// Ranges reads ranges of a Source without a lasting cursor; nil for any other Source.
 	Ranges    bridge.Source
 	Publisher Publisher
-	// Events is the topic of the events. An event that an earlier retry published and
-	// that the topic has lost is published again.
+	// Events are the topics of the events. An event that an earlier retry published and
+	// that its topic has lost is published again.
 	Events EventLog
 	// Rehearsal is set if the Publisher publishes nothing.
 	Rehearsal bool
@@ -91,9 +92,9 @@ type Retry struct {
 	// Done is called with each result. Its error ends the retry.
 	Done func(Retried) error
 
-	topicID string            // the id of the topic of Events
-	marks   map[string][]byte // of this retry, and of earlier retries whose events are in the topic
-	items   map[string]string // the dead letter of each published event, by itemOf
+	kept  []kafkaclient.Kept // of Events
+	marks map[string][]byte  // of this retry, and of earlier retries whose events are in their topics
+	items map[string]string  // the dead letter of each published event, by itemOf
 }
 
 // Run publishes the dead letters one by one, each in a transaction of its own with its
@@ -151,9 +152,13 @@ func (r *Retry) one(ctx context.Context, l *DeadLetter) (Retried, error) {
 		one.Result, one.Detail = Duplicate, "of dead letter "+other
 		return one, nil
 	}
+	if e.Route == bridge.RouteDrop {
+		one.Result, one.Detail = Refused, "a route of KAFKA_ROUTES drops it"
+		return one, nil
+	}
 	value, err := json.Marshal(mark{
 		Version: 1, Topic: r.Topic.Log.Topic(), Written: l.Time.UnixMilli(), ID: cutID(one.ID), Item: item,
-		Into: r.topicID, At: time.Now().UnixMilli(), By: r.By,
+		Into: r.kept[e.Route].ID, At: time.Now().UnixMilli(), By: r.By,
 	})
 	if err != nil {
 		return one, fmt.Errorf("encode its mark: %w", err)

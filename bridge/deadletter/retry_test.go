@@ -405,7 +405,7 @@ type countedEvents struct {
 	kept int
 }
 
-func (e *countedEvents) Kept(ctx context.Context) (kafkaclient.Kept, error) {
+func (e *countedEvents) Kept(ctx context.Context) ([]kafkaclient.Kept, error) {
 	e.kept++
 	return e.Log.Kept(ctx)
 }

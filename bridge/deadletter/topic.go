@@ -27,11 +27,12 @@ type Log interface {
 	Read(ctx context.Context, spans map[int32]kafkaclient.Span, visit func(*kgo.Record) error) error
 }
 
-// EventLog is the Log of the stream's topic.
+// EventLog is the Log of the stream's topics.
 type EventLog interface {
 	Log
-	// Kept returns which of its records the topic still has.
-	Kept(ctx context.Context) (kafkaclient.Kept, error)
+	// Kept returns which of its records each topic still has: that of events without a
+	// route, those of routes by Event.Route, then former ones.
+	Kept(ctx context.Context) ([]kafkaclient.Kept, error)
 }
 
 // Topic has the dead letters of one stream. A method that cannot read the topic to its end

@@ -27,8 +27,8 @@ type Config struct {
 	// DivertAll diverts unreadable items to the dead letters even if all items
 	// are unreadable, which otherwise blocks the stream.
 	DivertAll bool
-	// TopicID is the id of Topic as a window's job begins; empty if unknown.
-	TopicID string
+	// TopicIDs are the ids of topics, by name, as a window's job begins; empty if unknown.
+	TopicIDs map[string]string
 	// PageSize is the number of items requested per page; it bounds the tail.
 	PageSize int
 	// FetchTimeout bounds a call of Source.Fetch or Decode, without its deliberate

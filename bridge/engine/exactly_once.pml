@@ -54,6 +54,7 @@
  *   kafkasink/producer.go    end                        END_TXN
  *   kafkasink/delivery.go    await, settle              a record that is refused
  *   engine/commit.go         heartbeat                  the heartbeat
+ *   engine/topic.go          recordRoutes, recordCut    as the heartbeat, with other routes or topics
  *   engine/stream.go         adopt                      adopt
  *   engine/mirror.go         offer, write, settle       mirror, with cursorstore/advance.lua
  *   engine/command.go        applyCommand, derive       requests, with cursorstore/inbox.lua
@@ -69,7 +70,9 @@
  *
  * Not modelled: the inside of a page (the tail set has property tests), other
  * streams except as holders of the last stable offset, lost Kafka data,
- * deleted topics, more than two processes, producer epochs that roll over,
+ * deleted topics, several topics: a transaction is atomic over all of them, so that
+ * "in the topic" means in the one of the event's route, and a change of routes
+ * commits the same position again, as the heartbeat does; more than two processes, producer epochs that roll over,
  * requests that are refused because of a bridge's settings: when Redis falls
  * back they are like withdrawn ones (WITHDRAW).
  *

@@ -54,7 +54,6 @@ func (r *run) account(e *Engine, o bridge.Observation, receipt bridge.Receipt, b
 	}
 	r.totals.published += int64(receipt.Published)
 	r.totals.deadLettered += int64(dead)
-	r.totals.dropped += int64(receipt.Dropped)
 	r.totals.repeated += int64(o.Repeated)
 	if r.totals.atBorder == 0 && o.AtBorder > 0 {
 		e.log.Info("pages begin with items that ended the page before; they are dropped", "border_repeats", o.AtBorder)

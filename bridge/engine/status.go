@@ -9,9 +9,9 @@ import (
 
 // totals counts the work of this process. Owned by the commit loop.
 type totals struct {
-	published, deadLettered, dropped, repeated, atBorder, keyless int64
-	late                                                          bridge.Late // nil without late events
-	rate                                                          rate
+	published, deadLettered, repeated, atBorder, keyless int64
+	late                                                 bridge.Late // nil without late events
+	rate                                                 rate
 }
 
 const rateSeconds = 10
@@ -143,9 +143,8 @@ func (f *follower) publishStatus() {
 		Version: f.committed.Version, CursorHash: bridge.CursorHash(f.committed.Cursor),
 		CursorBytes: len(f.committed.Cursor), TailItems: len(f.committed.Tail),
 		Events: f.committed.Events, Pages: f.committed.Pages, Outside: f.committed.Outside,
-		Published: f.run.totals.published, DeadLettered: f.run.totals.deadLettered,
-		Dropped: f.run.totals.dropped, Repeated: f.run.totals.repeated,
-		BorderRepeats: f.run.totals.atBorder, Late: maps.Clone(f.run.totals.late),
+		Dropped: f.committed.Dropped, Published: f.run.totals.published, DeadLettered: f.run.totals.deadLettered,
+		Repeated: f.run.totals.repeated, BorderRepeats: f.run.totals.atBorder, Late: maps.Clone(f.run.totals.late),
 		FullPage: f.last.FullEnd, OlderPage: f.at.Trusted != 0,
 		Failures: int64(f.schedule.fetches.n + f.schedule.sessions.n),
 		Overlap:  f.committed.Overlap,

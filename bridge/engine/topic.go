@@ -15,12 +15,10 @@ func (s *stream) checkTopics(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if id := s.e.cfg.TopicID; id != "" {
-		for i := range found {
-			if t := &found[i]; t.Name == s.e.cfg.Topic && t.ID != id {
-				return bridge.TopicFault("topic %s was deleted and recreated since the job began (id %s, previously %s)", t.Name,
-					t.ID, id)
-			}
+	for i := range found {
+		if t := &found[i]; s.e.cfg.TopicIDs[t.Name] != "" && s.e.cfg.TopicIDs[t.Name] != t.ID {
+			return bridge.TopicFault("topic %s was deleted and recreated since the job began (id %s, previously %s)", t.Name,
+				t.ID, s.e.cfg.TopicIDs[t.Name])
 		}
 	}
 	if err := s.recordCut(ctx, found); err != nil {

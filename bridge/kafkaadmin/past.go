@@ -1,6 +1,7 @@
 package kafkaadmin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,18 +91,17 @@ func (s *Stream) Vanished(ctx context.Context) ([]*bridge.Fault, error) {
 		})
 }
 
-// TopicID returns the id of the event topic, empty if the brokers have none.
+// TopicIDs returns the ids of the topics of events by name, empty if the brokers have none.
 // Errors are Faults.
-func (s *Stream) TopicID(ctx context.Context) (string, error) {
+func (s *Stream) TopicIDs(ctx context.Context) (map[string]string, error) {
 	return kafkaclient.With(ctx, &s.Config, s.Topics.Events,
-		func(ctx context.Context, client *kafkaclient.Client) (string, error) {
-			states, err := client.Describe(ctx, s.Topics.Events)
-			if err == nil {
-				err = s.CanPublish(&states[0])
+		func(ctx context.Context, client *kafkaclient.Client) (map[string]string, error) {
+			ids := make(map[string]string)
+			states, err := client.Describe(ctx, s.Topics.OfEvents()...)
+			for i := range states {
+				ids[states[i].Name] = states[i].State(false).ID
+				err = cmp.Or(err, s.CanPublish(&states[i]))
 			}
-			if err != nil {
-				return "", err
-			}
-			return states[0].State(false).ID, nil
+			return ids, err
 		})
 }

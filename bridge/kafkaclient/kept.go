@@ -10,10 +10,8 @@ import (
 
 // Kept says which of its records a topic still has.
 type Kept struct {
-	// ID is the topic's id, empty if the brokers have none. Of several topics it is that of
-	// the first, and Further has the other ids. The fields below sum all topics up: Whole is
-	// true if all are, Expired if one is.
-	ID, Further string
+	// Topic is the topic's name, ID its id, empty if the brokers have none.
+	Topic, ID string
 	// Whole is true if every partition begins at its first offset: nothing was
 	// deleted.
 	Whole bool
@@ -23,40 +21,31 @@ type Kept struct {
 	// From is the time from which on no record has expired, in milliseconds since the
 	// epoch; 0 if none has.
 	From int64
-	// Uneven is true if one of several topics has Expired records and their retention
-	// differs: a record before From that is missing need not have expired.
-	Uneven bool
 }
 
-// Kept asks for the topic's settings and for the first record of each partition.
-func (r *TopicReader) Kept(ctx context.Context) (Kept, error) {
+// Kept asks for the settings of each topic and for the first record of each partition. The
+// first topic is Name, those of Further follow.
+func (r *TopicReader) Kept(ctx context.Context) ([]Kept, error) {
 	client, err := r.Open()
 	if err != nil {
-		return Kept{}, err
+		return nil, err
 	}
 	defer client.Close()
 	topics, err := client.Describe(ctx, r.names()...)
 	if err != nil {
-		return Kept{}, err
+		return nil, err
 	}
-	all := Kept{ID: topics[0].State(false).ID, Whole: true}
-	differ := false
-	for i := range topics[1:] {
-		t := &topics[1+i]
-		all.Further += t.State(false).ID + " "
-		differ = differ || !t.Settings.keepsLike(&topics[0].Settings)
-	}
+	all := make([]Kept, len(topics))
 	err = r.with(func(l *Log, base int32) error {
 		spans, err := l.Bounds(ctx)
 		if err != nil {
 			return err
 		}
-		var k Kept
-		err = k.Note(ctx, l, spans, &topics[base/topicStep].Settings)
-		all.Whole, all.Expired, all.From = all.Whole && k.Whole, all.Expired || k.Expired, max(all.From, k.From)
-		return err
+		t := &topics[base/topicStep]
+		k := &all[base/topicStep]
+		k.Topic, k.ID = t.Name, t.State(false).ID
+		return k.Note(ctx, l, spans, &t.Settings)
 	})
-	all.Uneven = differ && all.Expired
 	return all, err
 }
 

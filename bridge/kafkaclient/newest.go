@@ -49,7 +49,7 @@ func Newest[T any](
 		older := make(map[int32][]found[T])
 		err := r.Read(ctx, windows, func(r *kgo.Record) error {
 			if value, ok := keep(r); ok {
-				at := kgo.Record{Timestamp: r.Timestamp, Partition: r.Partition, Offset: r.Offset}
+				at := kgo.Record{Timestamp: r.Timestamp, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset}
 				older[r.Partition] = lastOf(append(older[r.Partition], found[T]{at, value}), 2*n, n)
 			}
 			return nil
@@ -79,9 +79,10 @@ func lastOf[E any](list []E, limit, n int) []E {
 	return slices.Clone(list[len(list)-n:])
 }
 
-// compareTime orders records by timestamp, partition and offset.
+// compareTime orders records by timestamp, topic, partition and offset.
 func compareTime(a, b *kgo.Record) int {
-	return cmp.Or(a.Timestamp.Compare(b.Timestamp), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
+	return cmp.Or(a.Timestamp.Compare(b.Timestamp), cmp.Compare(a.Topic, b.Topic),
+		cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
 }
 
 // Since moves the start of the spans to the first record at or after a time, in

@@ -93,7 +93,7 @@ func (l *Log) Scan(ctx context.Context, id int32, s Span, visit func(*kgo.Record
 // Stopping earlier is always an error: an IncompleteError if ctx has ended or
 // Patience is exceeded. Calls of visit are serialized.
 func (l *Log) Read(ctx context.Context, spans map[int32]Span, visit func(*kgo.Record) error) error {
-	return l.together(ctx, spans, func(ctx context.Context, g *group) error {
+	return l.together(ctx, l.parts(spans), func(ctx context.Context, g *group) error {
 		turns, found := make(chan struct{}, readers), make(chan batch)
 		if l.Small {
 			turns = make(chan struct{}, 1)
@@ -130,7 +130,13 @@ func (l *Log) Merge(
 	ctx context.Context, spans map[int32]Span, compare func(a, b *kgo.Record) int,
 	visit func(*kgo.Record) error, idle func() error,
 ) error {
-	return l.together(ctx, spans, func(ctx context.Context, g *group) error {
+	return l.together(ctx, l.parts(spans), merge(compare, visit, idle))
+}
+
+func merge(
+	compare func(a, b *kgo.Record) int, visit func(*kgo.Record) error, idle func() error,
+) func(context.Context, *group) error {
+	return func(ctx context.Context, g *group) error {
 		queues := make([]*queue, len(g.parts))
 		for i, p := range g.parts {
 			p.limit = int32(max(smallFetch, fetchLimit*readers/len(g.parts)))
@@ -157,19 +163,24 @@ func (l *Log) Merge(
 				return err
 			}
 		}
-	})
+	}
 }
 
-// together reads partitions, each in a goroutine that has ended when it
-// returns.
-func (l *Log) together(ctx context.Context, spans map[int32]Span, read func(context.Context, *group) error) error {
-	g := &group{}
+// parts returns the partitions of the spans that are not empty.
+func (l *Log) parts(spans map[int32]Span) (parts []*partition) {
 	for id, s := range spans {
 		if s.From < s.To {
-			g.parts = append(g.parts, l.partition(id, s))
+			parts = append(parts, l.partition(id, s))
 		}
 	}
-	slices.SortFunc(g.parts, func(a, b *partition) int { return int(a.id - b.id) })
+	slices.SortFunc(parts, func(a, b *partition) int { return int(a.id - b.id) })
+	return parts
+}
+
+// together reads partitions, of further topics too, each in a goroutine that has ended when
+// it returns.
+func (l *Log) together(ctx context.Context, parts []*partition, read func(context.Context, *group) error) error {
+	g := &group{parts: parts}
 	reading, cancel := context.WithCancel(ctx)
 	err := read(reading, g)
 	cancel()
@@ -186,8 +197,12 @@ func (l *Log) incomplete(ctx context.Context, err error, parts []*partition) err
 		return err
 	}
 	e := &IncompleteError{Topic: l.name, Err: why}
+	unread := func(p *partition) bool { return p.seen < p.span.To }
+	if i := slices.IndexFunc(parts, unread); i >= 0 { // of several topics the error names one
+		e.Topic = parts[i].log.name
+	}
 	for _, p := range parts {
-		if p.seen < p.span.To {
+		if unread(p) && p.log.name == e.Topic {
 			e.Partitions = append(e.Partitions, Unread{Partition: p.id, Span: Span{p.seen, p.span.To}, Cause: p.cause})
 		}
 	}

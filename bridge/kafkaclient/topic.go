@@ -41,11 +41,6 @@ type Settings struct {
 	Before, After time.Duration
 }
 
-// keepsLike reports whether a topic with the settings o surely keeps records as long.
-func (s *Settings) keepsLike(o *Settings) bool {
-	return s.Retention == o.Retention && !s.Sized && !o.Sized && s.Compacted == o.Compacted && s.Known == o.Known
-}
-
 // KeepsAll reports whether the topic never deletes records.
 func (s *Settings) KeepsAll() bool {
 	return s.Known && s.Retention == ForEver && !s.Sized && !s.Compacted

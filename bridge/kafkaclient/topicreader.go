@@ -2,6 +2,7 @@ package kafkaclient
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -9,8 +10,8 @@ import (
 )
 
 // TopicReader reads a topic as Log does, by a connection of its own for each call. With
-// Further topics it reads all of them as one, except by Merge: their partitions get the
-// numbers of PartitionIn. One goroutine uses it.
+// Further topics it reads all of them as one: their partitions get the numbers of PartitionIn.
+// One goroutine uses it.
 type TopicReader struct {
 	// Open connects to Kafka, Name is the topic's.
 	Open    func(...kgo.Opt) (*Client, error)
@@ -85,24 +86,55 @@ func (r *TopicReader) After(ctx context.Context, millis int64) (map[int32]int64,
 
 // Read is Log.Read, one topic after the other.
 func (r *TopicReader) Read(ctx context.Context, spans map[int32]Span, visit func(*kgo.Record) error) error {
-	return r.with(func(l *Log, base int32) error {
-		own := make(map[int32]Span)
-		for id, s := range spans {
-			if id-PartitionIn(id) == base {
-				own[PartitionIn(id)] = s
-			}
-		}
-		return l.Read(ctx, own, visit)
-	})
+	return r.with(func(l *Log, base int32) error { return l.Read(ctx, spansAt(spans, base), visit) })
 }
 
-// Merge is Log.Merge, in the order of the records' times, without Further topics.
+// spansAt returns the spans of the topic whose partition 0 has the number base.
+func spansAt(spans map[int32]Span, base int32) map[int32]Span {
+	own := make(map[int32]Span)
+	for id, s := range spans {
+		if id-PartitionIn(id) == base {
+			own[PartitionIn(id)] = s
+		}
+	}
+	return own
+}
+
+// Merge is Log.Merge over all topics, in the order of the records' times.
 func (r *TopicReader) Merge(
 	ctx context.Context, spans map[int32]Span, visit func(*kgo.Record) error, settle func() error,
 ) error {
-	one := *r
-	one.Further = nil
-	err := one.with(func(l *Log, _ int32) error { return l.Merge(ctx, spans, compareTime, visit, settle) })
-	r.Skipped = one.Skipped
-	return err
+	var parts []*partition
+	return r.with(func(l *Log, base int32) error {
+		if parts = append(parts, l.parts(spansAt(spans, base))...); int(base/topicStep) < len(r.Further) {
+			return nil // the last topic merges all
+		}
+		return l.together(ctx, parts, merge(compareTime, visit, settle))
+	})
+}
+
+// Newest returns the newest n records of the spans that keep accepts, in the order of their
+// times.
+func (r *TopicReader) Newest(
+	ctx context.Context, spans map[int32]Span, n int, keep func(*kgo.Record) bool,
+) (all []*kgo.Record, err error) {
+	err = r.with(func(l *Log, base int32) error {
+		some, err := Newest(ctx, l, spansAt(spans, base), n, func(r *kgo.Record) (*kgo.Record, bool) { return r, keep(r) })
+		all = append(all, some...)
+		return err
+	})
+	slices.SortFunc(all, compareTime)
+	return lastOf(all, n, n), err
+}
+
+// Behind returns the ends of the spans as offsets by topic, for kgo.ConsumePartitions.
+func (r *TopicReader) Behind(spans map[int32]Span) map[string]map[int32]kgo.Offset {
+	from := make(map[string]map[int32]kgo.Offset)
+	for i, name := range r.names() {
+		from[name] = make(map[int32]kgo.Offset)
+		for id, s := range spansAt(spans, int32(i)*topicStep) {
+			from[name][id] = kgo.NewOffset().At(s.To)
+		}
+	}
+	return from
 }

@@ -16,15 +16,14 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// A TopicReader reads several topics as one. What they keep is what all keep.
+// A TopicReader reads several topics as one, and says what each keeps.
 func TestSeveralTopics(t *testing.T) {
 	t.Parallel()
 	addrs := kafkatest.Brokers(t)
 	w, old := newWorld(t, addrs, 2), time.Now().Add(-time.Hour).UnixMilli()/1000
 	further := &world{T: t, client: w.client, admin: w.admin, topic: w.topic + "b"}
-	for topic, retention := range map[string]string{further.topic: "-1", w.topic + "c": "604800000"} {
-		kafkatest.CreateTopic(t, addrs, topic, 3, map[string]*string{"retention.ms": &retention})
-	}
+	forEver := "-1"
+	kafkatest.CreateTopic(t, addrs, further.topic, 3, map[string]*string{"retention.ms": &forEver})
 	w.put(w.client, 1, 1, 4)
 	further.put(w.client, 1, 4, 6)
 	further.put(w.client, 2, 6, 7)
@@ -49,6 +48,17 @@ func TestSeveralTopics(t *testing.T) {
 	if diff := cmp.Diff([]string{"/1 1", "/1 2", "/1 3", "b/1 4", "b/1 5", "b/2 6"}, read()); diff != "" {
 		t.Errorf("read (-want +got):\n%s", diff)
 	}
+	var order []string
+	if err := r.Merge(t.Context(), spans, func(rec *kgo.Record) error {
+		order = append(order, string(rec.Value))
+		return nil
+	}, func() error { return nil }); err != nil || strings.Join(order, "") != "123456" {
+		t.Errorf("merged %v, %v", order, err)
+	}
+	newest, err := r.Newest(t.Context(), spans, 4, func(rec *kgo.Record) bool { return string(rec.Value) != "5" })
+	if err != nil || len(newest) != 4 || string(newest[0].Value) != "2" || string(newest[3].Value) != "6" {
+		t.Errorf("the newest are %v, %v", newest, err)
+	}
 	later := must.Get(r.After(t.Context(), 5000))(t)
 	var parts []int32
 	for _, id := range slices.Sorted(maps.Keys(later)) {
@@ -63,23 +73,19 @@ func TestSeveralTopics(t *testing.T) {
 		t.Errorf("from a time on, partitions %v (-want +got):\n%s", parts, diff)
 	}
 
-	kept := func(whole, expired, uneven bool) kafkaclient.Kept {
+	kept := func() (first, second kafkaclient.Kept) {
 		t.Helper()
 		k, err := r.Kept(t.Context())
-		if err != nil || k.Whole != whole || k.Expired != expired || k.Uneven != uneven {
-			t.Errorf("%s: kept %+v, %v", r.Topic(), k, err)
+		if err != nil || len(k) != 2 || k[0].Topic != w.topic || k[1].Topic != further.topic || k[0].ID == k[1].ID {
+			t.Fatalf("%s: kept %+v, %v", r.Topic(), k, err)
 		}
-		return k
+		return k[0], k[1]
 	}
-	one := kept(true, false, false)
-	r.Further = []string{w.topic + "c"}
-	if other := kept(true, false, false); other.ID != one.ID || other.Further == one.Further || one.Further == "" {
-		t.Errorf("the topics %+v are those of %+v", other, one)
+	if a, b := kept(); !a.Whole || a.Expired || !b.Whole || b.Expired {
+		t.Errorf("kept %+v, %+v", a, b)
 	}
 	w.forget(1, 2)
-	if k := kept(false, true, false); k.From < old {
-		t.Errorf("kept from %d on", k.From)
+	if a, b := kept(); a.Whole || !a.Expired || a.From < old || !b.Whole || b.From != 0 {
+		t.Errorf("kept %+v, %+v", a, b)
 	}
-	r.Further = []string{further.topic}
-	kept(false, true, true)
 }

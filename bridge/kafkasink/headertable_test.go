@@ -31,7 +31,7 @@ func TestHeaderTables(t *testing.T) {
 				Late: time.Second},
 			bridge.Event{Raw: []byte(`{"n":"` + long + `"}`), Type: []byte(long[:1000]), Time: bridge.NoTime},
 		)
-		p.Traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+		p.Traceparents = []string{"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
 		return p
 	}
 	for _, form := range []string{"cloudevents", "minimal", "none"} {
@@ -44,7 +44,7 @@ func TestHeaderTables(t *testing.T) {
 			})
 			publish(t, s, events())
 			bare := events()
-			bare.Traceparent = ""
+			bare.Traceparents = nil
 			publish(t, s, bare)
 			var inForm []kafkarecord.Header
 			for _, h := range kafkarecord.EventHeaders() {

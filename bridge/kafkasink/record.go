@@ -24,7 +24,7 @@ type builder struct {
 	naming    kafkarecord.Naming
 
 	to    *inflightPage    // the page that build fills
-	trace kgo.RecordHeader // of the page, without a key if the page is not traced
+	trace kgo.RecordHeader // of the record's topic, without a key if the page is not traced
 	times bridge.EventTimes
 
 	source     bridge.SourceIdentity
@@ -33,10 +33,12 @@ type builder struct {
 	destinations []destination // of the page's events, by Event.Route
 }
 
-// destination is a topic of events, and the event times that it keeps.
+// destination is a topic of events, the event times that it keeps, and the trace of its
+// records.
 type destination struct {
 	*kafkaclient.Topic
-	span timeRange
+	span  timeRange
+	trace kgo.RecordHeader
 }
 
 // builtPage is the state of building one page.
@@ -81,9 +83,10 @@ func (b *builder) build(p *inflightPage, page *bridge.Page, topics *kafkaclient.
 	defer func() { b.to = nil }() // it holds the page
 	p.reserve(len(page.Events), b.headersPerEvent(page), b.textOf(page))
 	made := builtPage{letters: topics.DeadLetters, now: now}
-	b.destinations = append(b.destinations[:0], destination{topics.Events, keptBy(&topics.Events.Settings, now)})
+	b.destinations = b.destinations[:0]
+	b.addDestination(topics.Events, page, now)
 	for _, t := range topics.Routed {
-		b.destinations = append(b.destinations, destination{t, keptBy(&t.Settings, now)})
+		b.addDestination(t, page, now)
 	}
 	if page.Source != b.source {
 		b.source, b.sourceText = page.Source, []byte(b.naming.Of(page.Source))
@@ -96,10 +99,17 @@ func (b *builder) build(p *inflightPage, page *bridge.Page, topics *kafkaclient.
 	return made.receipt, nil
 }
 
-// headersPerEvent returns the maximum number of headers of a record of the page, and sets
-// b.trace.
+// addDestination adds the topic of the next Event.Route.
+func (b *builder) addDestination(t *kafkaclient.Topic, page *bridge.Page, now time.Time) {
+	d := destination{Topic: t, span: keptBy(&t.Settings, now)}
+	if to := len(b.destinations); to < len(page.Traceparents) && page.Traceparents[to] != "" {
+		d.trace = kgo.RecordHeader{Key: kafkarecord.HeaderTraceparent, Value: []byte(page.Traceparents[to])}
+	}
+	b.destinations = append(b.destinations, d)
+}
+
+// headersPerEvent returns the maximum number of headers of a record of the page.
 func (b *builder) headersPerEvent(page *bridge.Page) int {
-	b.trace = kgo.RecordHeader{}
 	if b.cfg.Headers == headersNone {
 		return 0
 	}
@@ -107,8 +117,7 @@ func (b *builder) headersPerEvent(page *bridge.Page) int {
 	if b.cfg.Redacted != "" {
 		most++
 	}
-	if page.Traceparent != "" {
-		b.trace = kgo.RecordHeader{Key: kafkarecord.HeaderTraceparent, Value: []byte(page.Traceparent)}
+	if len(page.Traceparents) > 0 {
 		most++
 	}
 	for i := range page.Events {
@@ -134,6 +143,7 @@ func (b *builder) add(made *builtPage, page *bridge.Page, ev *bridge.Event) erro
 	if int(ev.Route) < len(b.destinations) { // a replay has one topic for all
 		to = &b.destinations[ev.Route]
 	}
+	b.trace = to.trace
 	letter := deadLetter{page: page, event: ev, defect: ev.Defect, to: to.Topic}
 	switch {
 	case ev.Route == bridge.RouteDrop:

@@ -213,7 +213,7 @@ func TestTraceparent(t *testing.T) {
 					Subject: []byte("u"), Time: time.Now().UnixMilli()}
 			}
 			first := page(event("a"), event("b"), bridge.Event{Raw: []byte(`17`), Defect: bridge.DefectNotObject})
-			first.Traceparent = parent
+			first.Traceparents = []string{parent}
 			publish(t, s, first)
 			publish(t, s, page(event("c"), event("d")))
 			seen, records := 0, 0

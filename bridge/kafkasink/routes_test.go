@@ -36,9 +36,11 @@ func TestRoutes(t *testing.T) {
 			large.Raw = []byte(`{"big":"` + strings.Repeat("x", 2<<20) + `"}`)
 			unread := event("unread", "u")
 			unread.Defect = bridge.DefectTime
-			r := publish(t, s, page(event("0", "u"), onRoute(1, event("1", "u")), onRoute(2, event("2", "u")),
+			sent := page(event("0", "u"), onRoute(1, event("1", "u")), onRoute(2, event("2", "u")),
 				onRoute(bridge.RouteDrop, event("dropped", "u")), onRoute(1, event("3", "u")), onRoute(2, large),
-				onRoute(bridge.RouteDrop, unread), onRoute(1, unread)))
+				onRoute(bridge.RouteDrop, unread), onRoute(1, unread))
+			sent.Traceparents = []string{"trace T", "trace T.a", "trace T.b"}
+			r := publish(t, s, sent)
 			if r.Published != 4 || r.Dropped != 2 || r.DeadLettered[bridge.DefectTooLarge] != 1 ||
 				r.DeadLettered[bridge.DefectTime] != 1 {
 				t.Errorf("receipt %+v", r)
@@ -51,6 +53,10 @@ func TestRoutes(t *testing.T) {
 						text = strings.TrimPrefix(headersOf(rec)[kafkarecord.HeaderErrorTopic], cfg.Topic)
 					}
 					short := strings.Replace(topic, cfg.Topic, "T", 1)
+					parent := headersOf(rec)[kafkarecord.HeaderTraceparent]
+					if topic != cfg.DeadTopic() && parent != "trace "+short || parent == "" {
+						t.Errorf("a record of %s has the context %q", short, parent)
+					}
 					got[short] = append(got[short], text)
 				}
 			}

@@ -19,8 +19,9 @@ type Window struct {
 	// Name names its checkpoints and transactions: STREAM.JOB.wN.FROM-TO. It contains
 	// the bounds, so that no window takes the position of another.
 	Name string
-	// Topic is the topic of its events, Origin the value of eb-origin.
-	Topic, Origin string
+	// Topic is the topic of its events without a route of Routes, Origin the value of
+	// eb-origin.
+	Topic, Routes, Origin string
 }
 
 var windowNames = regexp.MustCompile(`^(.+)\.w\d+\.\d+-\d+$`)
@@ -46,6 +47,7 @@ const originReplay = "replay"
 func (c *Config) OfWindow(w Window) Config {
 	own := *c
 	own.Stream, own.CheckpointTopic, own.Topic = w.Name, JobsTopic(c.CheckpointTopic), w.Topic
+	own.RouteText = w.Routes
 	own.Part = &Part{Stream: c.Stream, Origin: w.Origin}
 	own.Mode, own.Known = bridge.ExactlyOnce, nil
 	if w.Origin == originReplay {

@@ -31,10 +31,11 @@ type job struct {
 	Kind   backfill.Kind  `json:"kind"`
 	Stream string         `json:"stream"`
 	State  backfill.State `json:"state"`
-	// Topic gets the events from From on and before To.
-	Topic string    `json:"topic"`
-	From  time.Time `json:"from,omitzero"` // absent from the earliest event on
-	To    time.Time `json:"to"`
+	// Topic gets the events from From on and before To, with the further topics of Routes.
+	Topic  string    `json:"topic"`
+	Routes string    `json:"routes,omitempty"`
+	From   time.Time `json:"from,omitzero"` // absent from the earliest event on
+	To     time.Time `json:"to"`
 	// Windows counts the job's windows, Done the windows that have ended, Events the events
 	// read.
 	Windows int   `json:"windows"`
@@ -43,6 +44,8 @@ type job struct {
 	// Outside counts the Events with a time outside their window; Note explains it.
 	Outside int64  `json:"outside_range,omitempty"`
 	Note    string `json:"note,omitempty"`
+	// Dropped counts the Events that a route dropped.
+	Dropped int64 `json:"dropped_by_route,omitempty"`
 	// Progress is the share of the range that is done, from 0 to 1, Worked the part of it
 	// in windows with events.
 	Progress float64 `json:"progress"`
@@ -66,6 +69,7 @@ func jobOf(l *backfill.Listed) job {
 	share, worked := l.Progress()
 	j := job{
 		ID: l.ID, Kind: l.Kind, Stream: l.Stream, State: l.Status(), Topic: l.Topic,
+		Routes: l.Routes, Dropped: total.Dropped,
 		To:      time.UnixMilli(l.To).UTC(),
 		Windows: len(l.Windows), Done: l.Ended(), Events: total.Events, Progress: share, Worked: worked,
 		Parallel: l.AtOnce(), RateLimit: l.RateLimit, Who: l.Who, Reason: l.Reason, Begun: time.UnixMilli(l.Created).UTC(),
@@ -299,7 +303,6 @@ var refusals = map[backfill.Reason]string{
 	backfill.WasPaused:     "resume the job again to end the pause",
 	backfill.Overlaps:      `choose another range, or "allow_overlap": true publishes it again, with the same ce_id`,
 	backfill.NoBounds:      "correct these settings, if the API has bounds",
-	backfill.Routed:        "replay the range to a topic of its own; exportbridge verify --repair publishes missing events",
 	backfill.Busy: "retry when one of them is done, lower parallel, " +
 		"or run exportbridge backfill or replay in another process",
 }

@@ -232,8 +232,6 @@ func TestJobFailures(t *testing.T) {
 		{refused(backfill.Overlaps), 409,
 			`choose another range, or "allow_overlap": true publishes it again, with the same ce_id`},
 		{refused(backfill.NoBounds), 409, "correct these settings, if the API has bounds"},
-		{refused(backfill.Routed), 409,
-			"replay the range to a topic of its own; exportbridge verify --repair publishes missing events"},
 		{backfill.ErrStopping, 503, "retry when it has restarted"},
 		{fmt.Errorf("commit: %w", &bridge.Fault{Err: errors.New("no brokers"), Hint: "check"}), 503, "check"},
 		{fmt.Errorf("start: %w", errTimeout), 504, "check /api/v1/jobs: it may have been applied"},

@@ -35,6 +35,9 @@ const (
 	Moved Reason = "moved"
 	// TopicMade: the topic was recreated during the comparison.
 	TopicMade Reason = "topic-made"
+	// TopicLost: the topic was recreated since the stream's checkpoint, and no reset has
+	// accepted the new one.
+	TopicLost Reason = "topic-lost"
 	// UnknownMark: a newer version of the program repaired the stream.
 	UnknownMark Reason = "unknown-mark"
 	// OtherRules: records under other rules for private data cannot be compared.

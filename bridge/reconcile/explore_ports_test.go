@@ -49,8 +49,8 @@ func (l failingLog) Read(ctx context.Context, spans map[int32]kafkaclient.Span, 
 	return l.x.do("Read", func() error { return l.Log.Read(ctx, spans, visit) })
 }
 
-func (l failingLog) Kept(ctx context.Context) (kafkaclient.Kept, error) {
-	return ask(l.x, "Kept", func() (kafkaclient.Kept, error) { return l.Log.Kept(ctx) })
+func (l failingLog) Kept(ctx context.Context) ([]kafkaclient.Kept, error) {
+	return ask(l.x, "Kept", func() ([]kafkaclient.Kept, error) { return l.Log.Kept(ctx) })
 }
 
 type failingLive struct {

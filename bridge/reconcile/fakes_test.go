@@ -242,6 +242,7 @@ func (l *live) commit(c bridge.Checkpoint) {
 type publisher struct {
 	t         *testing.T
 	topic     *fakelog.Log
+	routed    *fakelog.Log // of events with a route
 	rehearsal bool
 	refuses   error                // to begin
 	tooLarge  func(id string) bool // events that the topic cannot take; nil is none
@@ -287,7 +288,11 @@ func (p *publisher) Publish(_ context.Context, page *bridge.Page, mark string, v
 		id := string(e.AppendRecordID(nil))
 		p.published = append(p.published, id)
 		at := time.UnixMilli(e.Time).UTC()
-		p.topic.Append(0, fakelog.Record(at, string(e.Raw), "eb-stream", stream, "ce_id", id, "ce_time",
+		to := p.topic
+		if e.Route > 0 {
+			to = p.routed
+		}
+		to.Append(0, fakelog.Record(at, string(e.Raw), "eb-stream", stream, "ce_id", id, "ce_time",
 			at.Format(time.RFC3339Nano), "eb-origin", "repair"))
 	}
 	return bridge.Receipt{Published: len(page.Events)}, nil

@@ -9,7 +9,6 @@ import (
 
 	"exportbridge/bridge/bridgetest/fakelog"
 	"exportbridge/bridge/deadletter"
-	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/reconcile"
 )
 
@@ -63,57 +62,6 @@ func TestRetriedLetter(t *testing.T) {
 		w.topic.Expire(10 * 365 * 24 * time.Hour)
 		w.topic.Delete(1, 1)
 		want(t, "retention", w.must(reconcile.Compare), counts{API: 4, Held: 1, Missing: 1, Dead: 2})
-	})
-}
-
-// severalTopics are a topic and others beside it.
-type severalTopics struct {
-	*fakelog.Log
-	further string // the ids of the others
-	uneven  bool   // their retention differs
-}
-
-func (l *severalTopics) Kept(ctx context.Context) (kafkaclient.Kept, error) {
-	k, err := l.Log.Kept(ctx)
-	k.Further, k.Uneven = l.further, l.uneven
-	return k, err
-}
-
-// TestUneven: if the retention of several topics differs, no event counts as deleted by it:
-// a range that one of them no longer keeps is rejected.
-func TestUneven(t *testing.T) {
-	all := items(20)
-	inOwnWorld(t, all, slices.Delete(slices.Clone(all), 15, 16), func(t *testing.T, w *world) {
-		topics := &severalTopics{Log: w.topic}
-		w.ports.Topic = topics
-		w.topic.Expire(10 * 365 * 24 * time.Hour)
-		w.topic.Delete(0, 2)
-		w.topic.Delete(1, 1)
-		want(t, "even", w.must(reconcile.Compare), counts{API: 20, Held: 16, Missing: 1})
-		topics.uneven = true
-		for _, mode := range []reconcile.Mode{reconcile.Compare, reconcile.Rehearse, reconcile.Repair} {
-			if err := w.refused(mode, reconcile.NotKept); err.Position != second(6) || len(w.repair.published) > 0 {
-				t.Errorf("%+v, published %v", err, w.repair.published)
-			}
-		}
-		w.cfg.From = second(6)
-		if r := w.must(reconcile.Repair); r.Repair.Events != 1 || r.Deleted != 0 {
-			t.Errorf("%+v", r.Repair)
-		}
-	})
-}
-
-// TestFurtherTopicMade: one of several topics that is recreated meanwhile is noticed.
-func TestFurtherTopicMade(t *testing.T) {
-	all := items(4)
-	inOwnWorld(t, all, all, func(t *testing.T, w *world) {
-		topics := &severalTopics{Log: w.topic, further: "a"}
-		w.ports.Topic = topics
-		w.ports.Retried = func(context.Context) (func(*deadletter.DeadLetter) bool, error) {
-			topics.further = "b"
-			return nil, nil
-		}
-		w.refused(reconcile.Compare, reconcile.TopicMade)
 	})
 }
 

@@ -72,17 +72,26 @@ func (c *comparison) repairable(ctx context.Context) error {
 	case originText(live.Origin) != originText(c.Origin):
 		return reject(OtherOrigin, "the stream exports %s, these settings request %s",
 			originText(live.Origin), originText(c.Origin))
-	case c.From < c.kept.From:
-		return c.notKept("the topic keeps events from %s on: " +
-			"retention has deleted older ones, and would delete them again")
+	}
+	from := c.kept[0].From // the earliest of the topics
+	for i := range c.kept {
+		k := &c.kept[i]
+		was := bridge.FindTopic(live.Topics, k.Topic)
+		if was != nil && was.ID != k.ID && was.ID != "" && k.ID != "" {
+			return reject(TopicLost, "topic %s was deleted and recreated since checkpoint %s (id %s, previously %s)",
+				k.Topic, live.Version, k.ID, was.ID)
+		}
+		if i <= c.routed() {
+			from = min(from, k.From)
+		}
+	}
+	if c.From < from {
+		e := reject(NotKept, "the topic keeps events from %s on: "+
+			"retention has deleted older ones, and would delete them again", instant(from))
+		e.Position = from
+		return e
 	}
 	return c.overlapsBackfill(ctx)
-}
-
-func (c *comparison) notKept(format string) error {
-	e := reject(NotKept, format, instant(c.kept.From))
-	e.Position = c.kept.From
-	return e
 }
 
 // checkRequest rejects settings that request another list than the live stream.

@@ -34,7 +34,7 @@ type copies struct {
 	awaits     bool   // see frontier.awaits
 	dated      bool   // the event has an ingestion time
 	there      bool   // the topic of the route has a copy
-	route      uint8  // of bridge.Event
+	route      uint8  // the event's Route
 	sum        uint32 // of the event's bytes in the API
 	at         int64  // the earliest time that the record can have
 }
@@ -190,7 +190,9 @@ func (p *part) look(ctx context.Context) (map[eventName]int32, error) {
 	if err := p.keep(ctx); err != nil { // after the read, which retention may have overtaken
 		return nil, err
 	}
-	f.KeptFrom = p.kept.From
+	for i := range p.kept {
+		f.KeptFrom = max(f.KeptFrom, p.kept[i].From)
+	}
 	missing := p.count()
 	if len(missing) > 0 {
 		err = p.takeDeadLetters(ctx, missing)
@@ -309,7 +311,7 @@ func (p *part) countTopic(c copies) {
 func (p *part) count() map[eventName]int32 {
 	missing := make(map[eventName]int32)
 	for name, c := range p.events {
-		wanted := c.wanted()
+		wanted, kept := c.wanted(), p.keptOf(c.route)
 		switch {
 		case c.api == 0:
 			p.found.Extra++
@@ -317,7 +319,7 @@ func (p *part) count() map[eventName]int32 {
 			continue
 		case c.route == bridge.RouteDrop: // but published before the route was set, or not
 			continue
-		case c.missing() > 0 && p.kept.Expired && (!p.kept.Uneven || p.AnyRetention) && c.at < p.kept.From:
+		case c.missing() > 0 && kept.Expired && c.at < kept.From:
 			p.found.Deleted += int64(c.missing())
 		case c.missing() > 0:
 			missing[name] = c.missing()
@@ -345,7 +347,7 @@ func (p *part) takeDeadLetters(ctx context.Context, missing map[eventName]int32)
 		name := p.recordName(p.deadLetterID(r), l.Item, r)
 		if missing[name] > 0 {
 			dead[name]++
-			lost[name] = lost[name] || !p.kept.Expired && p.retried != nil && p.retried(&l)
+			lost[name] = lost[name] || !p.keptOf(p.events[name].route).Expired && p.retried != nil && p.retried(&l)
 		}
 	})
 	err = cmp.Or(err, p.comparable())

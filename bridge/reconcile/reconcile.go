@@ -60,9 +60,6 @@ type Config struct {
 	Redacted string
 	// Topics are the topics by Event.Route, if there are several.
 	Topics []string
-	// AnyRetention counts an absent event from before Kept.From as deleted, though the topics
-	// keep events for different times. Else Run rejects such a range.
-	AnyRetention bool
 }
 
 // Source is the export API.
@@ -143,8 +140,9 @@ type Report struct {
 	Digest Digest `json:"digest"`
 	// DeadLettered counts the events that are among the dead letters only.
 	DeadLettered int64 `json:"dead_lettered"`
-	// Deleted counts the absent events that retention may have deleted: they are not
-	// missing. The topic keeps all events from KeptFrom on; 0 if nothing was deleted.
+	// Deleted counts the absent events that the retention of their topic may have deleted:
+	// they are not missing. The topics keep all events from KeptFrom on; 0 if nothing was
+	// deleted.
 	Deleted  int64 `json:"deleted_by_retention,omitempty"`
 	KeptFrom int64 `json:"kept_from,omitempty"`
 	// Extra counts the events that are in the topic only.
@@ -211,10 +209,10 @@ type comparison struct {
 	Config
 	Ports
 	pages  rangeReader
-	start  bridge.Checkpoint // the live stream when Run began
-	repair *repairer         // nil in the mode Compare
-	kept   kafkaclient.Kept  // what the topic keeps, as last asked
-	asOf   time.Time         // the API's clock at the last page
+	start  bridge.Checkpoint  // the live stream when Run began
+	repair *repairer          // nil in the mode Compare
+	kept   []kafkaclient.Kept // what the topics keep, as last asked
+	asOf   time.Time          // the API's clock at the last page
 	report Report
 }
 
@@ -243,9 +241,6 @@ func Run(ctx context.Context, cfg Config, ports Ports) (*Report, error) {
 	c.report.Position, c.report.AtEnd = c.start.PositionTime, atEnd(&c.start)
 	if c.kept, err = ports.Topic.Kept(ctx); err != nil {
 		return nil, err
-	}
-	if c.kept.Uneven && c.From < c.kept.From && !c.AnyRetention {
-		return nil, c.notKept("the topics keep events for different times: only from %s on do all keep them")
 	}
 	if cfg.Mode != Compare {
 		if err := c.repairable(ctx); err != nil {

@@ -1,16 +1,19 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"time"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/deadletter"
+	"exportbridge/bridge/kafkaclient"
 )
 
 // repairedAtOnce is the maximum number of events in a transaction: their mark, 22
@@ -28,7 +31,8 @@ type repairMark struct {
 	// At is the time of publishing in milliseconds since the epoch.
 	At int64  `json:"at"`
 	By string `json:"by,omitempty"`
-	// TopicID is the id of the topic with the events; empty in marks of older versions.
+	// TopicID is the id of the topic with all of the events; empty in marks of older
+	// versions.
 	TopicID string `json:"topic_id,omitempty"`
 	// IDs are the concatenated results of markOf for each event, in base64.
 	IDs []byte `json:"ids"`
@@ -73,7 +77,7 @@ type repairer struct {
 	topics     []TopicCount // of the Report
 	by         string
 	ingestedAt func(item []byte) int64 // of the Source
-	topicID    string
+	kept       []kafkaclient.Kept
 	// known are the events that earlier repairs published and that retention may have
 	// deleted since. Without retention, an absent event is missing.
 	known map[eventName]bool
@@ -90,13 +94,13 @@ func (c *comparison) openRepair(ctx context.Context) (*repairer, error) {
 	}
 	r := &repairer{
 		Publisher: p, topics: c.report.Topics,
-		by: c.By, ingestedAt: c.Source.IngestedAt, topicID: c.kept.ID, known: make(map[eventName]bool),
+		by: c.By, ingestedAt: c.Source.IngestedAt, kept: c.kept, known: make(map[eventName]bool),
 	}
 	if c.Mode == Repair {
 		r.unmoved = c.unmoved
 	}
 	if r.frontier, err = c.frontier(ctx); err == nil {
-		err = r.readMarks(ctx, c.kept.Expired)
+		err = r.readMarks(ctx)
 	}
 	if err != nil {
 		p.Close()
@@ -107,7 +111,7 @@ func (c *comparison) openRepair(ctx context.Context) (*repairer, error) {
 
 // readMarks reads which events earlier repairs published. It removes old marks, except in
 // a rehearsal.
-func (r *repairer) readMarks(ctx context.Context, expired bool) error {
+func (r *repairer) readMarks(ctx context.Context) error {
 	const size = len(eventName{})
 	var old []string
 	for name, value := range r.Marks() {
@@ -115,7 +119,8 @@ func (r *repairer) readMarks(ctx context.Context, expired bool) error {
 		if err := json.Unmarshal(value, &m); err != nil || m.Version != 1 || len(m.IDs)%size != 0 {
 			return reject(UnknownMark, "mark %s of an earlier repair cannot be read", name)
 		}
-		for ids := m.IDs; expired && m.of(r.topicID) && len(ids) > 0; ids = ids[size:] {
+		expired := slices.ContainsFunc(r.kept, func(k kafkaclient.Kept) bool { return k.Expired && m.of(k.ID) })
+		for ids := m.IDs; expired && len(ids) > 0; ids = ids[size:] {
 			r.known[eventName(ids)] = true
 		}
 		if time.Since(time.UnixMilli(m.At)) > repairMarkKept {
@@ -146,6 +151,7 @@ func (r *repairer) publish(ctx context.Context, page *bridge.Page, missing []bri
 			events = append(events, *e)
 		}
 	}
+	slices.SortStableFunc(events, func(a, b bridge.Event) int { return cmp.Compare(a.Route, b.Route) })
 	for len(events) > 0 {
 		if r.unmoved != nil {
 			if err := r.unmoved(ctx); err != nil {
@@ -153,6 +159,10 @@ func (r *repairer) publish(ctx context.Context, page *bridge.Page, missing []bri
 			}
 		}
 		n := min(len(events), repairedAtOnce)
+		other := func(e bridge.Event) bool { return e.Route != events[0].Route } // a mark is of one topic
+		if i := slices.IndexFunc(events[:n], other); i > 0 {
+			n = i
+		}
 		if err := r.commit(ctx, page, events[:n]); err != nil {
 			return err
 		}
@@ -164,7 +174,7 @@ func (r *repairer) publish(ctx context.Context, page *bridge.Page, missing []bri
 // commit publishes events in one transaction with their mark. If the topic rejects one of
 // them, it publishes the others.
 func (r *repairer) commit(ctx context.Context, page *bridge.Page, events []bridge.Event) error {
-	m := repairMark{Version: 1, At: time.Now().UnixMilli(), By: r.by, TopicID: r.topicID}
+	m := repairMark{Version: 1, At: time.Now().UnixMilli(), By: r.by, TopicID: r.kept[events[0].Route].ID}
 	for i := range events {
 		name := markOf(&events[i])
 		m.IDs = append(m.IDs, name[:]...)

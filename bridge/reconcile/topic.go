@@ -67,11 +67,32 @@ func (c *comparison) settled(ctx context.Context, l deadletter.Log, from int64) 
 // read so far are of the deleted one.
 func (c *comparison) keep(ctx context.Context) error {
 	kept, err := c.Topic.Kept(ctx)
-	if err == nil && (kept.ID != c.kept.ID || kept.Further != c.kept.Further) {
-		err = reject(TopicMade, "topic %s was recreated meanwhile", c.Topic.Topic())
+	if err != nil {
+		return err
+	}
+	for i := range kept {
+		if kept[i].ID != c.kept[i].ID {
+			return reject(TopicMade, "topic %s was recreated meanwhile", kept[i].Topic)
+		}
 	}
 	c.kept = kept
-	return err
+	return nil
+}
+
+// routed returns the number of topics of routes.
+func (c *comparison) routed() int { return max(0, len(c.Topics)-1) }
+
+// keptOf returns what is kept of the events with a route: by their topic and by the former
+// topics, which may have any event from before the routes changed.
+func (c *comparison) keptOf(route uint8) kafkaclient.Kept {
+	k := c.kept[0]
+	if int(route) <= c.routed() {
+		k = c.kept[route]
+	}
+	for _, former := range c.kept[1+c.routed():] {
+		k.Expired, k.From = k.Expired || former.Expired, max(k.From, former.From)
+	}
+	return k
 }
 
 // read calls take with the stream's records in the spans, and with records of the topic

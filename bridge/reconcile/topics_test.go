@@ -1,14 +1,11 @@
 package reconcile_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/bridgetest/fakelog"
-	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/reconcile"
 )
 
@@ -56,30 +53,4 @@ func TestTopicCounts(t *testing.T) {
 			t.Errorf("a repair (-want +got):\n%s", diff)
 		}
 	})
-}
-
-// TestUnevenRetention: an absent event from before the time from which on all topics keep their
-// records may be deleted, if that is accepted.
-func TestUnevenRetention(t *testing.T) {
-	all := items(10)
-	inOwnWorld(t, all, all[5:], func(t *testing.T, w *world) {
-		w.ports.Topic = uneven{w.topic, second(5)}
-		w.refused(reconcile.Compare, reconcile.NotKept)
-		w.cfg.AnyRetention = true
-		if r := w.must(reconcile.Compare); r.Deleted != 5 || r.Missing != 0 {
-			t.Errorf("%+v", r)
-		}
-	})
-}
-
-// uneven are topics that all keep their records only from a time on.
-type uneven struct {
-	*fakelog.Log
-	from int64
-}
-
-func (u uneven) Kept(ctx context.Context) (kafkaclient.Kept, error) {
-	kept, err := u.Log.Kept(ctx)
-	kept.Expired, kept.Uneven, kept.From = true, true, u.from
-	return kept, err
 }

@@ -52,16 +52,17 @@ func (l *Log) Remake(id string) {
 }
 
 // Kept says which of its records the topic still has.
-func (l *Log) Kept(ctx context.Context) (kafkaclient.Kept, error) {
+func (l *Log) Kept(ctx context.Context) ([]kafkaclient.Kept, error) {
 	spans, err := l.Bounds(ctx)
 	if err != nil {
-		return kafkaclient.Kept{}, err
+		return nil, err
 	}
 	l.mu.Lock()
 	id, keeps := l.id, l.keeps
 	l.mu.Unlock()
-	k := kafkaclient.Kept{ID: id}
-	return k, k.Note(ctx, l, spans, &keeps)
+	k := kafkaclient.Kept{Topic: l.name, ID: id}
+	err = k.Note(ctx, l, spans, &keeps)
+	return []kafkaclient.Kept{k}, err
 }
 
 // Append adds records to a partition, committed or, while a transaction is open

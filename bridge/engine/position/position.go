@@ -192,6 +192,9 @@ func (at *Position) count(p *bridge.Page, found *Findings) {
 		if at.Origin.Outside(e) {
 			at.Outside++
 		}
+		if e.Route == bridge.RouteDrop {
+			at.Dropped++
+		}
 	}
 }
 

@@ -19,8 +19,11 @@ import (
 
 // Scope has the attributes of a stream's spans.
 type Scope struct {
-	// Stream and Topic are the target of pages, Host and Path the source.
-	Stream, Topic, Host, Path string
+	// Stream is the target of pages, Topics its topics by Event.Route. Host and Path are the
+	// source.
+	Stream     string
+	Topics     []string
+	Host, Path string
 	// Method is the method of requests; empty is GET.
 	Method string
 	// Mode is the delivery guarantee.
@@ -28,7 +31,7 @@ type Scope struct {
 }
 
 // Tracer records a trace of each page: the span poll with a child named after the request's
-// method, a child send and a child commit cursor. A Tracer wraps the ports of one stream.
+// method, a child send for each topic and a child commit cursor. A Tracer wraps the ports of one stream.
 // Spans contain no payload and no key, and the hash of a cursor only.
 type Tracer struct {
 	about  Scope
@@ -68,8 +71,8 @@ type pageTrace struct {
 
 	mu     sync.Mutex // guards all below: any goroutine may release a page
 	root   trace.Span
-	send   trace.Span // nil while no send is in progress
-	handed bool       // the sink has the page: a commit ends the trace
+	sends  []trace.Span // those in progress
+	handed bool         // the sink has the page: a commit ends the trace
 }
 
 // take removes a page and returns the trace of the page, nil if there is none.
@@ -145,7 +148,7 @@ func (t *Tracer) begin(at bridge.Position) (*pageTrace, trace.Span) {
 	return &pageTrace{ctx: ctx, root: root}, get
 }
 
-// released ends the send span of a page that was handed to the sink, and the trace of
+// released ends the send spans of a page that was handed to the sink, and the trace of
 // any other page.
 func (p *pageTrace) released() {
 	p.mu.Lock()
@@ -154,21 +157,25 @@ func (p *pageTrace) released() {
 	case !p.handed:
 		outcome(p.root, "unsent")
 		p.root.End()
-	case p.send != nil:
-		p.send.End()
-		p.send = nil
+	default:
+		p.endSends(nil)
 	}
+}
+
+// endSends ends the send spans. The caller holds mu.
+func (p *pageTrace) endSends(err error) {
+	for _, send := range p.sends {
+		fail(send, err)
+		send.End()
+	}
+	p.sends = nil
 }
 
 // end ends the trace.
 func (p *pageTrace) end(how string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.send != nil {
-		fail(p.send, err)
-		p.send.End()
-		p.send = nil
-	}
+	p.endSends(err)
 	outcome(p.root, how)
 	fail(p.root, err)
 	p.root.End()
@@ -202,7 +209,7 @@ func (s tracedSink) Send(ctx context.Context, p *bridge.Page) error {
 	if r == nil {
 		return s.Sink.Send(ctx, p)
 	}
-	p.Traceparent = s.t.send(r, len(p.Events))
+	p.Traceparents = s.t.send(r, p.Events)
 	if err := s.Sink.Send(ctx, p); err != nil {
 		r.end("failed", err)
 		return err
@@ -211,21 +218,35 @@ func (s tracedSink) Send(ctx context.Context, p *bridge.Page) error {
 	return nil
 }
 
-// send begins the send span of a page and returns the traceparent of its records.
-func (t *Tracer) send(r *pageTrace, events int) string {
-	kind := trace.WithSpanKind(trace.SpanKindProducer)
-	_, span := t.tracer.Start(r.ctx, "send "+t.about.Topic, kind, trace.WithAttributes(
-		attribute.String("messaging.system", "kafka"),
-		attribute.String("messaging.operation.name", "send"),
-		attribute.String("messaging.operation.type", "send"),
-		attribute.String("messaging.destination.name", t.about.Topic),
-		attribute.Int("messaging.batch.message_count", events),
-	))
+// send begins a span for each topic that gets events of the page, and returns the traceparents
+// of their records, by Event.Route.
+func (t *Tracer) send(r *pageTrace, events []bridge.Event) []string {
+	counts := make([]int, len(t.about.Topics))
+	for i := range events {
+		if to := int(events[i].Route); to < len(counts) { // else it is dropped
+			counts[to]++
+		}
+	}
+	parents := make([]string, len(counts))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.send, r.handed = span, true
-	c := span.SpanContext()
-	return fmt.Sprintf("00-%s-%s-%s", c.TraceID(), c.SpanID(), c.TraceFlags())
+	r.handed = true
+	for to, n := range counts {
+		if n == 0 {
+			continue
+		}
+		topic, kind := t.about.Topics[to], trace.WithSpanKind(trace.SpanKindProducer)
+		_, span := t.tracer.Start(r.ctx, "send "+topic, kind, trace.WithAttributes(
+			attribute.String("messaging.system", "kafka"),
+			attribute.String("messaging.operation.name", "send"),
+			attribute.String("messaging.operation.type", "send"),
+			attribute.String("messaging.destination.name", topic),
+			attribute.Int("messaging.batch.message_count", n),
+		))
+		c := span.SpanContext()
+		r.sends, parents[to] = append(r.sends, span), fmt.Sprintf("00-%s-%s-%s", c.TraceID(), c.SpanID(), c.TraceFlags())
+	}
+	return parents
 }
 
 func (s tracedSink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, error) {

@@ -43,7 +43,7 @@ func (p *ports) Fetch(context.Context, bridge.Position) (*bridge.Page, error) {
 func (p *ports) Decode(*bridge.Page) error { return p.fail() }
 
 func (p *ports) Send(_ context.Context, page *bridge.Page) error {
-	p.parents = append(p.parents, page.Traceparent)
+	p.parents = append(p.parents, page.Traceparents...)
 	if err := p.fail(); err != nil {
 		page.Release()
 		return err
@@ -79,7 +79,7 @@ func newHarness(t *testing.T, mode bridge.Mode) *harness {
 	r := &harness{ports: &ports{items: 3}, spans: tracetest.NewInMemoryExporter()}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(r.spans))
 	t.Cleanup(func() { provider.Shutdown(context.Background()) })
-	tracer := tracing.New(provider, tracing.Scope{Stream: "events", Topic: "export.events", Host: "api",
+	tracer := tracing.New(provider, tracing.Scope{Stream: "events", Topics: []string{"export.events", "export.orders"}, Host: "api",
 		Path: "/events", Mode: mode})
 	r.source, r.sink, r.store = tracer.Source(r.ports), tracer.Sink(r.ports), tracer.Store(r.ports)
 	return r
@@ -147,6 +147,15 @@ func TestTracesOfPages(t *testing.T) {
 			}
 			r.store.Advance(ctx, bridge.Checkpoint{}, bridge.Checkpoint{})
 		}, []string{"GET /events", "commit cursor", "poll committed", "send export.events"}},
+		{"a page of two topics", bridge.ExactlyOnce, func(r *harness) {
+			page := r.page()
+			page.Events[1].Route, page.Events[2].Route = 1, bridge.RouteDrop
+			r.sink.Send(ctx, page)
+			r.sink.Publish(ctx, bridge.Batch{})
+			if n := len(r.parents); n != 2 || r.parents[0] == r.parents[1] || r.parents[1] == "" {
+				t.Errorf("the records have the contexts %v", r.parents)
+			}
+		}, []string{"GET /events", "commit cursor", "poll committed", "send export.events", "send export.orders"}},
 		{"a page without news", bridge.ExactlyOnce, func(r *harness) { r.page().Release() },
 			[]string{"GET /events", "poll unsent"}},
 		{"a failed request", bridge.ExactlyOnce, func(r *harness) {

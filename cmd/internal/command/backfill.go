@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -114,7 +115,7 @@ func showJobs(a *cli.App, all []jobReport) error {
 		r := &all[i]
 		rows = append(rows, []string{
 			r.ID, string(r.Kind), stateText(&r.Listed), boundText(r.From), boundText(r.To),
-			fmt.Sprintf("%d/%d", r.WindowsDone, len(r.Windows)), humanize.Comma(r.TotalEvents), r.Topic,
+			fmt.Sprintf("%d/%d", r.WindowsDone, len(r.Windows)), humanize.Comma(r.TotalEvents), strings.Join(r.Topics(), ", "),
 			secondText(r.Created), r.note(),
 		})
 	}

@@ -27,6 +27,7 @@ type jobReport struct {
 	TotalPages        int64    `json:"total_pages"`
 	TotalDeadLettered int64    `json:"total_dead_lettered"`
 	TotalOutside      int64    `json:"total_outside_range,omitempty"`
+	TotalDropped      int64    `json:"total_dropped_by_route,omitempty"`
 	WindowsDone       int      `json:"windows_done"`
 	RequestsPerSecond float64  `json:"requests_per_second,omitempty"`
 	Notes             []string `json:"notes,omitempty"`
@@ -38,6 +39,7 @@ func reportOf(j *backfill.Job) jobReport {
 	r := jobReport{Listed: backfill.Listed{Job: *j}, WindowsDone: j.Ended()}
 	t := j.Totals()
 	r.TotalEvents, r.TotalPages, r.TotalDeadLettered, r.TotalOutside = t.Events, t.Pages, t.DeadLettered, t.Outside
+	r.TotalDropped = t.Dropped
 	return r
 }
 
@@ -69,7 +71,7 @@ func (p *jobPlan) write(to io.Writer, last string) error {
 	} else if j.Resource != "events" {
 		what = "all " + j.Resource
 	}
-	topic := j.Topic
+	topic := strings.Join(j.Topics(), ", ")
 	if p.resume == "" && !p.execute && p.kind == backfill.Replay && !p.flags.Changed("topic") {
 		topic = strings.TrimSuffix(topic, j.ID) + "<id>"
 	}
@@ -155,9 +157,13 @@ func (p *jobPlan) report(took time.Duration) error {
 		rate := float64(report.TotalEvents) / took.Seconds()
 		end = fmt.Sprintf("%s in %s, %.0f events/s", stateText(&report.Listed), cli.RoundDuration(took), rate)
 	}
-	_, err := fmt.Fprintf(p.app.Stdout, "\n  %s in %s into %s, %s of them dead letters; job %s %s\n",
-		cli.Counted(report.TotalEvents, "event"), cli.Counted(report.TotalPages, "page"), p.job.Topic,
-		humanize.Comma(report.TotalDeadLettered), p.job.ID, end)
+	dropped := ""
+	if report.TotalDropped > 0 {
+		dropped = ", " + humanize.Comma(report.TotalDropped) + " dropped by a route"
+	}
+	_, err := fmt.Fprintf(p.app.Stdout, "\n  %s in %s into %s, %s of them dead letters%s; job %s %s\n",
+		cli.Counted(report.TotalEvents, "event"), cli.Counted(report.TotalPages, "page"),
+		strings.Join(p.job.Topics(), ", "), humanize.Comma(report.TotalDeadLettered), dropped, p.job.ID, end)
 	if err == nil && report.TotalOutside > 0 {
 		_, err = fmt.Fprintf(p.app.Stdout, "  note: %s\n", records.OutsideNote(report.TotalOutside, report.TotalEvents))
 	}

@@ -130,9 +130,6 @@ func jobError(err error) error {
 		e.Hint = bridge.SameRequestHint
 	case backfill.NoBounds:
 		return cli.Boundless(err)
-	case backfill.Routed:
-		e.Code, e.Hint = cli.ExitUsage, "exportbridge replay publishes the range to a topic of its own; "+
-			"exportbridge verify --repair publishes missing events"
 	case backfill.Overlaps:
 		e.Hint = "choose another range, or add --allow-overlap to publish it again, with the same ce_id"
 	case backfill.WasPaused:

@@ -64,7 +64,7 @@ func TestJobErrors(t *testing.T) {
 		backfill.WasCancelled: cli.ExitFailed,
 		backfill.OtherKind:    cli.ExitUsage, backfill.OtherResource: cli.ExitUsage, backfill.OtherPlan: cli.ExitFailed,
 		backfill.InUse: cli.ExitNotOwner, backfill.Overlaps: cli.ExitFailed,
-		backfill.NoBounds: cli.ExitUsage, backfill.Routed: cli.ExitUsage,
+		backfill.NoBounds: cli.ExitUsage,
 	} {
 		refused := &backfill.RejectedError{Reason: why, Job: backfill.Job{ID: "aaaaaa", Kind: backfill.Backfill,
 			Resource: "events"}}

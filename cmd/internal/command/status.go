@@ -236,7 +236,7 @@ func (s *streamStatus) addCounts(add func(name, text string)) {
 		add("late", "events that the API showed late, since the start: "+late)
 	}
 	if s.Live.Dropped > 0 {
-		add("dropped", humanize.Comma(s.Live.Dropped)+" events by a route, since the start")
+		add("dropped", humanize.Comma(s.Live.Dropped)+" events by a route")
 	}
 	if s.Live.DeadLettered > 0 {
 		add("dead", fmt.Sprintf("%s dead letters since the start, %s of the events: exportbridge dlq list",

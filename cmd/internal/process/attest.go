@@ -132,7 +132,6 @@ func (w *attestPorts) compare(ctx context.Context, from, to int64, mode reconcil
 	}
 	return c.Run(ctx, reconcile.Config{
 		From: from, To: to, Mode: mode, Batch: attestedEvents, LateThreshold: LateByDefault, By: "attest",
-		AnyRetention: true,
 	})
 }
 

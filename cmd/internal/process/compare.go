@@ -112,9 +112,10 @@ func (l *LiveStream) Running(ctx context.Context) (bool, error) {
 
 // Backfills implements reconcile.LiveStream.
 func (l *LiveStream) Backfills(ctx context.Context) (open []reconcile.Backfill, err error) {
+	topics := l.kafka.Topics()
 	all, err := backfill.NewJobs(l.kafka.Jobs(new(kafkasink.JobLogs)), l.kafka.Stream).List(ctx, 0)
 	for i := range all {
-		if j := &all[i]; j.Kind == backfill.Backfill && j.State == backfill.Running && j.Topic == l.kafka.Topic {
+		if j := &all[i]; j.Kind == backfill.Backfill && j.State == backfill.Running && j.Publishes(topics.OfEvents()) {
 			open = append(open, reconcile.Backfill{ID: j.ID, From: j.From, To: j.To})
 		}
 	}

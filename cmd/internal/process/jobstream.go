@@ -42,7 +42,7 @@ func JobPlanner(s *config.Settings, st *config.Stream, logs *kafkasink.JobLogs, 
 		SessionTimeout: st.Kafka.SessionTimeout,
 		Live:           st.Kafka.History(), Topics: w, CheckAPI: w.checkAPI, Open: w.open,
 		NoBounds: st.Export.Bounded(), NoStart: st.Export.Starts(), Windows: st.Windows.Windows(),
-		Routed: len(st.Export.Routes.Topics) > 0,
+		Routes: st.Export.Routes.Text,
 		Owner:  func(id string) backfill.Owner { return plans.Owner(id) },
 	}, nil
 }
@@ -56,7 +56,9 @@ type jobPorts struct {
 
 // window returns the configuration of the sink of a window.
 func (w *jobPorts) window(j *backfill.Job, n int) kafkastream.Config {
-	return w.Kafka.OfWindow(kafkasink.Window{Name: j.WindowName(n), Topic: j.Topic, Origin: string(j.Kind)})
+	return w.Kafka.OfWindow(kafkasink.Window{
+		Name: j.WindowName(n), Topic: j.Topic, Routes: j.Routes, Origin: string(j.Kind),
+	})
 }
 
 // Choose implements backfill.Topics. A replay never goes to a topic that a stream uses.
@@ -76,24 +78,29 @@ func (w *jobPorts) Choose(ctx context.Context, j *backfill.Job) (exists bool, er
 	if exists, err = window.Exists(ctx, j.Topic); exists || err != nil {
 		return exists, err
 	}
-	return false, w.wantTopic(ctx)
+	return false, w.want(ctx, w.Kafka.Topic)
 }
 
-// wantTopic returns an error if the stream has no topic yet.
-func (w *jobPorts) wantTopic(ctx context.Context) error {
-	exists, err := w.Kafka.Exists(ctx, w.Kafka.Topic)
-	if err == nil && !exists {
-		err = &bridge.Fault{
-			Class: bridge.Permanent, Reason: bridge.ReasonTopic, Code: "topic_missing",
-			Err:  fmt.Errorf("topic %s does not exist", w.Kafka.Topic),
-			Hint: "check the name, KAFKA_TOPIC; if it is right: exportbridge topics create --execute",
+// want returns an error if one of the topics does not exist yet.
+func (w *jobPorts) want(ctx context.Context, topics ...string) error {
+	for _, topic := range topics {
+		exists, err := w.Kafka.Exists(ctx, topic)
+		if err != nil {
+			return err
+		}
+		if !exists {
+			return &bridge.Fault{
+				Class: bridge.Permanent, Reason: bridge.ReasonTopic, Code: "topic_missing",
+				Err:  fmt.Errorf("topic %s does not exist", topic),
+				Hint: "check the names, KAFKA_TOPIC and KAFKA_ROUTES; if they are right: exportbridge topics create --execute",
+			}
 		}
 	}
-	return err
+	return nil
 }
 
 // Create implements backfill.Topics.
-func (w *jobPorts) Create(ctx context.Context, j *backfill.Job) (id string, err error) {
+func (w *jobPorts) Create(ctx context.Context, j *backfill.Job) (ids map[string]string, err error) {
 	live := w.Kafka.Needs()
 	gone, err := live.Vanished(ctx)
 	switch {
@@ -103,17 +110,17 @@ func (w *jobPorts) Create(ctx context.Context, j *backfill.Job) (id string, err 
 	case j.Kind == backfill.Replay:
 		_, err = live.CreateLike(ctx, j.Topic)
 	case !w.Kafka.CreateTopics:
-		err = w.wantTopic(ctx)
+		err = w.want(ctx, j.Topics()...)
 	}
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	cfg := w.window(j, 0)
 	window := cfg.Needs()
 	if _, err := window.Create(ctx); err != nil {
-		return "", err
+		return nil, err
 	}
-	return window.TopicID(ctx)
+	return window.TopicIDs(ctx)
 }
 
 // checkAPI requests one page with the filter of the job, and with both bounds, as its
@@ -138,10 +145,13 @@ func (w *jobPorts) export(events []string) exportapi.Config {
 
 // open opens a window. Its bridge has the settings of the stream, and the page size of
 // the job.
-func (w *jobPorts) open(j *backfill.Job, n int) (*backfill.Setup, error) {
+func (w *jobPorts) open(j *backfill.Job, n int) (setup *backfill.Setup, err error) {
 	log := w.log.With("job", j.ID)
 	export, kafka, cfg := w.export(j.Events), w.window(j, n), w.Engine
 	export.PageSize = cmp.Or(j.PageSize, export.PageSize)
+	if export.Routes, err = bridge.ParseRoutes(j.Routes, j.Topic); err != nil {
+		return nil, fmt.Errorf("routes of job %s: %w", j.ID, err)
+	}
 	api, err := exportapi.New(export)
 	if err != nil {
 		return nil, err

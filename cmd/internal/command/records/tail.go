@@ -39,6 +39,7 @@ type tailOptions struct {
 	types         []string
 	key           string
 	keyed         bool // --key was given
+	several       bool // the stream has several topics
 }
 
 func newTailCommand(a *cli.App) *cobra.Command {
@@ -47,8 +48,9 @@ func newTailCommand(a *cli.App) *cobra.Command {
 		Use:   "tail",
 		Short: "Print and follow the records of a topic",
 		Long: `Print the newest records of the topic and follow it, as a read_committed
-consumer. Partitions are merged by time. The command joins no consumer group and
-commits no offsets.
+consumer. Partitions are merged by time, with KAFKA_ROUTES those of all topics;
+then each line names its topic. The command joins no consumer group and commits
+no offsets.
 
   without -n      the newest 10 records, then new ones until Ctrl-C
   -n N            the newest N records, then exit
@@ -122,7 +124,7 @@ func runTail(ctx context.Context, a *cli.App, o *tailOptions) error {
 		return ctx.Err() // interrupted before all N records
 	}
 	if err == nil && ctx.Err() == nil && t.shown == 0 {
-		fmt.Fprintf(a.Stderr, "no matching records in topic %s\n", t.Name)
+		fmt.Fprintf(a.Stderr, "no matching records in topic %s\n", t.Topic())
 	}
 	return err
 }
@@ -157,23 +159,26 @@ func openTail(ctx context.Context, a *cli.App, o *tailOptions) (*tailer, error) 
 	if err != nil {
 		return nil, err
 	}
-	kafka, setting := st.Kafka, "KAFKA_TOPIC"
+	kafka, setting, further := st.Kafka, "KAFKA_TOPIC", []string(nil)
 	switch {
 	case o.topic != "":
 		kafka.Topic, setting = o.topic, "--topic"
 	case o.dlq:
 		kafka.Topic, setting = kafka.DeadTopic(), "KAFKA_DLQ_TOPIC"
 	default:
-		if further := kafka.Routes().Topics; len(further) > 0 {
-			return nil, cli.WrongUsage("exportbridge tail --topic "+kafka.Topic,
-				"stream %s publishes to several topics, of which tail reads one: %s", st.Name,
-				strings.Join(append([]string{kafka.Topic}, further...), ", "))
+		further = kafka.Routes().Topics
+	}
+	o.several = len(further) > 0
+	for _, topic := range further {
+		if err := wantTopic(ctx, &kafka, topic, "KAFKA_ROUTES"); err != nil {
+			return nil, err
 		}
 	}
 	reader, err := OpenTopic(ctx, a, s, &kafka, setting)
 	if err != nil {
 		return nil, err
 	}
+	reader.Further = further
 	return &tailer{
 		TopicReader: *reader, keep: o.keep(), out: bufio.NewWriterSize(process.Exact(a.Stdout), 64<<10), left: -1,
 	}, nil
@@ -184,21 +189,26 @@ func openTail(ctx context.Context, a *cli.App, o *tailOptions) (*tailer, error) 
 func OpenTopic(
 	ctx context.Context, a *cli.App, s *config.Settings, kafka *kafkastream.Config, setting string,
 ) (*kafkaclient.TopicReader, error) {
-	there, err := topicExists(ctx, &kafka.Config.Config, kafka.Topic)
-	if err != nil {
+	if err := wantTopic(ctx, kafka, kafka.Topic, setting); err != nil {
 		return nil, err
-	}
-	if !there {
-		named := cli.WithSimilar(ctx, &kafka.Config.Config, setting, kafka.Topic)
-		hint := cli.MissingTopic(named)
-		if strings.HasPrefix(setting, "--") {
-			hint = "check " + named + "; the stream's topics: exportbridge topics plan"
-		}
-		return nil, cli.Errorf(cli.ExitFailed, hint, "topic %s does not exist", kafka.Topic)
 	}
 	// While a command follows the topic, the client's warnings report an unreachable Kafka.
 	kafka.Log = process.NewLogger(a.Stderr, &s.Process, a.Environ)
 	return &kafkaclient.TopicReader{Open: kafka.Open, Name: kafka.Topic, Waiting: sayWaiting(a)}, nil
+}
+
+// wantTopic returns an error if a topic, whose name is from a setting or a flag, does not exist.
+func wantTopic(ctx context.Context, kafka *kafkastream.Config, topic, setting string) error {
+	there, err := topicExists(ctx, &kafka.Config.Config, topic)
+	if err != nil || there {
+		return err
+	}
+	named := cli.WithSimilar(ctx, &kafka.Config.Config, setting, topic)
+	hint := cli.MissingTopic(named)
+	if strings.HasPrefix(setting, "--") {
+		hint = "check " + named + "; the stream's topics: exportbridge topics plan"
+	}
+	return cli.Errorf(cli.ExitFailed, hint, "topic %s does not exist", topic)
 }
 
 // topicExists reports whether a topic exists.
@@ -268,7 +278,7 @@ func parseTailStart(text string, now time.Time) (tailStart, error) {
 // errEnough means that all requested records were shown.
 var errEnough = errors.New("enough records")
 
-// tailer shows the records of one topic, read_committed. One goroutine uses it.
+// tailer shows the records of topics, read_committed. One goroutine uses it.
 type tailer struct {
 	kafkaclient.TopicReader
 	keep     func(*kgo.Record) bool
@@ -276,11 +286,11 @@ type tailer struct {
 	out      *bufio.Writer
 	shown    int
 	left     int  // records still to show, below 0 for no end
-	complete bool // all requested records of the topic were shown
+	complete bool // all requested records of the topics were shown
 	line     []byte
 }
 
-// run shows the present records of the topic, and then follows it unless the options set
+// run shows the present records of the topics, and then follows them unless the options set
 // an end.
 func (t *tailer) run(ctx context.Context, from tailStart, o *tailOptions) error {
 	spans, err := t.Bounds(ctx)
@@ -288,9 +298,7 @@ func (t *tailer) run(ctx context.Context, from tailStart, o *tailOptions) error 
 		return err
 	}
 	if from.kind == fromNewest {
-		records, err := kafkaclient.Newest(ctx, t, spans, o.n, func(r *kgo.Record) (*kgo.Record, bool) {
-			return r, t.keep(r)
-		})
+		records, err := t.Newest(ctx, spans, o.n, t.keep)
 		if err != nil {
 			return err
 		}

@@ -45,7 +45,7 @@ func newRecordPrinter(o *tailOptions, width int, terminal bool) (func([]byte, *k
 		}, nil
 	}
 	return func(to []byte, r *kgo.Record) []byte {
-		line := recordLine(r, o.meta)
+		line := recordLine(r, o.meta, o.several)
 		if width > 0 {
 			line = process.Cut(line, width)
 		}
@@ -53,16 +53,19 @@ func newRecordPrinter(o *tailOptions, width int, terminal bool) (func([]byte, *k
 	}, nil
 }
 
-// recordLine is a record in one line: time, place, key, type, origin, value.
-func recordLine(r *kgo.Record, meta bool) string {
+// recordLine is a record in one line: time, topic if there are several, place, key, type,
+// origin, value.
+func recordLine(r *kgo.Record, meta, several bool) string {
 	key := "-"
 	if r.Key != nil {
 		key = string(r.Key)
 	}
-	parts := []string{
-		r.Timestamp.UTC().Format(recordTime), fmt.Sprintf("%d@%d", r.Partition, r.Offset), key,
-		cmp.Or(shortType(TypeOf(r)), "-"), cmp.Or(header(r, kafkarecord.HeaderOrigin), "-"),
+	parts := []string{r.Timestamp.UTC().Format(recordTime)}
+	if several {
+		parts = append(parts, r.Topic)
 	}
+	parts = append(parts, fmt.Sprintf("%d@%d", r.Partition, r.Offset), key,
+		cmp.Or(shortType(TypeOf(r)), "-"), cmp.Or(header(r, kafkarecord.HeaderOrigin), "-"))
 	if wrong := header(r, kafkarecord.HeaderErrorMessage); wrong != "" {
 		parts = append(parts, fmt.Sprintf("[%s: %s]", header(r, kafkarecord.HeaderReason), wrong))
 	}

@@ -80,7 +80,7 @@ func TestRecordLine(t *testing.T) {
 		{kgo.Record{}, false, "0@0  -  -  -  (tombstone)"},
 	} {
 		test.record.Timestamp = at.In(time.FixedZone("east", 3600))
-		if got, want := recordLine(&test.record, test.meta), "2026-11-20T14:03:11.123Z  "+test.want; got != want {
+		if got, want := recordLine(&test.record, test.meta, false), "2026-11-20T14:03:11.123Z  "+test.want; got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}

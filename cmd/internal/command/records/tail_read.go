@@ -36,14 +36,10 @@ func Follow(
 	ctx context.Context, t *kafkaclient.TopicReader, spans map[int32]kafkaclient.Span, show func(*kgo.Record) error,
 	settle func() error,
 ) error {
-	from := make(map[int32]kgo.Offset, len(spans))
-	for id, s := range spans {
-		from[id] = kgo.NewOffset().At(s.To)
-	}
 	client, err := t.Open(
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.FetchMaxWait(500*time.Millisecond),
-		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{t.Name: from}),
+		kgo.ConsumePartitions(t.Behind(spans)),
 	)
 	if err != nil {
 		return err
@@ -56,7 +52,7 @@ func Follow(
 		}
 		for _, failed := range fetches.Errors() {
 			if failed.Topic != "" {
-				return fmt.Errorf("read partition %d of topic %s: %w", failed.Partition, t.Name, failed.Err)
+				return fmt.Errorf("read partition %d of topic %s: %w", failed.Partition, failed.Topic, failed.Err)
 			}
 		}
 		for it := fetches.RecordIter(); !it.Done(); {

@@ -213,6 +213,7 @@ var verifyHints = map[reconcile.Reason]string{
 	reconcile.NotAtEnd:     "repeat the command when exportbridge status shows the stream caught up",
 	reconcile.Moved:        "repeat the command",
 	reconcile.TopicMade:    "repeat the command",
+	reconcile.TopicLost:    cli.EngineHints[bridge.HintTopicLost],
 	reconcile.UnknownMark:  "upgrade exportbridge",
 	reconcile.OtherRules:   "compare a range that was published under today's rules, or replay into a new topic",
 	reconcile.CursorCycle:  "report it to the operator of the API, or try a smaller range",

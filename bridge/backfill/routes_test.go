@@ -1,0 +1,47 @@
+package backfill_test
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"exportbridge/bridge/backfill"
+)
+
+// TestJobTopics: a backfill publishes to the topics of its routes, a replay to one.
+func TestJobTopics(t *testing.T) {
+	t.Parallel()
+	j := backfill.Job{Kind: backfill.Backfill, Topic: "T", Routes: "a*=T.a,b*=drop,c*=T,*=T.rest"}
+	if got := j.Topics(); !slices.Equal(got, []string{"T", "T.a", "T.rest"}) {
+		t.Errorf("a backfill has the topics %v", got)
+	}
+	if !j.Publishes([]string{"other", "T.rest"}) || j.Publishes([]string{"other", "drop"}) {
+		t.Error("a backfill does not publish to its topics only")
+	}
+	j.Kind = backfill.Replay
+	if got := j.Topics(); !slices.Equal(got, []string{"T"}) {
+		t.Errorf("a replay has the topics %v", got)
+	}
+}
+
+// TestRoutesOfThePlan: a job keeps the routes, and the ids of all topics, of its plan.
+func TestRoutesOfThePlan(t *testing.T) {
+	inOwnWorld(t, 10, func(t *testing.T, w *world) {
+		s, _ := w.beside()
+		s.Routes = "a*=T.a"
+		plan, err := s.Plan(t.Context(), ask(10), time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		began, err := s.Begin(t.Context(), plan)
+		if err != nil || began.TopicID != "id of export.events" || !maps.Equal(began.RoutedIDs, map[string]string{"T.a": "id of T.a"}) {
+			t.Fatalf("%+v, %v", began, err)
+		}
+		s.Routes = "b*=T.b"
+		job, err := s.Resumable(t.Context(), &backfill.Resumption{ID: began.ID})
+		if err != nil || job.Routes != "a*=T.a" || !maps.Equal(job.RoutedIDs, began.RoutedIDs) {
+			t.Errorf("%+v, %v", job, err)
+		}
+	})
+}

@@ -1,0 +1,215 @@
+package reconcile_test
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/fakelog"
+	"exportbridge/bridge/deadletter"
+	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/reconcile"
+)
+
+// topics are read as one, as by a kafkaclient.TopicReader.
+type topics struct{ all []*fakelog.Log }
+
+// perTopic is more than the partitions of a topic.
+const perTopic = 1000
+
+func gather[T any](of *topics, list func(*fakelog.Log) (map[int32]T, error)) (map[int32]T, error) {
+	found := make(map[int32]T)
+	for i, l := range of.all {
+		own, err := list(l)
+		if err != nil {
+			return nil, err
+		}
+		for id, v := range own {
+			found[int32(i)*perTopic+id] = v
+		}
+	}
+	return found, nil
+}
+
+func (of *topics) Topic() string { return "several" }
+
+func (of *topics) Bounds(ctx context.Context) (map[int32]kafkaclient.Span, error) {
+	return gather(of, func(l *fakelog.Log) (map[int32]kafkaclient.Span, error) { return l.Bounds(ctx) })
+}
+
+func (of *topics) Ends(ctx context.Context) (map[int32]int64, error) {
+	return gather(of, func(l *fakelog.Log) (map[int32]int64, error) { return l.Ends(ctx) })
+}
+
+func (of *topics) After(ctx context.Context, millis int64) (map[int32]int64, error) {
+	return gather(of, func(l *fakelog.Log) (map[int32]int64, error) { return l.After(ctx, millis) })
+}
+
+func (of *topics) Read(ctx context.Context, spans map[int32]kafkaclient.Span, visit func(*kgo.Record) error) error {
+	for i, l := range of.all {
+		own := make(map[int32]kafkaclient.Span)
+		for id, s := range spans {
+			if id/perTopic == int32(i) {
+				own[id%perTopic] = s
+			}
+		}
+		if err := l.Read(ctx, own, visit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (of *topics) Kept(ctx context.Context) (kept []kafkaclient.Kept, err error) {
+	for _, l := range of.all {
+		k, err := l.Kept(ctx)
+		if err != nil {
+			return nil, err
+		}
+		kept = append(kept, k...)
+	}
+	return kept, nil
+}
+
+// routing is the export of a stream whose events with an odd number have a route.
+type routing struct{ source }
+
+func (s routing) Decode(page *bridge.Page) error {
+	err := s.source.Decode(page)
+	for i := range page.Events {
+		n, _ := strconv.Atoi(strings.TrimPrefix(string(page.Events[i].ID), "e"))
+		page.Events[i].Route = uint8(n % 2)
+	}
+	return err
+}
+
+// routed gives the world a second topic, of the events with a route.
+func (w *world) routed(further ...*fakelog.Log) (orders *fakelog.Log) {
+	orders = fakelog.New("export.orders", 1)
+	orders.Remake("orders")
+	w.cfg.Topics, w.repair.routed = []string{"export.events", "export.orders"}, orders
+	w.ports.Topic = &topics{append([]*fakelog.Log{w.topic, orders}, further...)}
+	w.ports.Source = routing{source{w.source}}
+	return orders
+}
+
+// TestRoutedTopicMade: if one of several topics was recreated, the events that an earlier
+// repair published to it are missing, whatever the other topic has deleted.
+func TestRoutedTopicMade(t *testing.T) {
+	inOwnWorld(t, items(10), nil, func(t *testing.T, w *world) {
+		orders := w.routed()
+		if r := w.must(reconcile.Repair); r.Repair.Events != 10 {
+			t.Fatalf("%+v", r.Repair)
+		}
+		of := make(map[string]int) // the ids in the marks of a topic
+		for _, value := range w.repair.marks {
+			var m struct {
+				TopicID string `json:"topic_id"`
+				IDs     []byte
+			}
+			if err := json.Unmarshal(value, &m); err != nil {
+				t.Fatal(err)
+			}
+			of[m.TopicID] += len(m.IDs) / 16
+		}
+		if len(of) != 2 || of["first"] != 5 || of["orders"] != 5 {
+			t.Errorf("the marks are of the topics %v", of)
+		}
+		for _, again := range []string{"second", "third"} {
+			orders.Remake(again)
+			r := w.must(reconcile.Repair)
+			if want(t, again, r, counts{API: 10, Held: 5, Missing: 5}); r.Repair.Events != 5 || r.Repair.Before != 0 {
+				t.Errorf("%+v", r.Repair)
+			}
+			orders.Expire(10 * 365 * 24 * time.Hour) // nothing is deleted yet
+			w.topic.Expire(10 * 365 * 24 * time.Hour)
+			w.topic.Append(1, fakelog.Record(time.UnixMilli(second(-10)), "{}"))
+			w.topic.Delete(1, 1)
+		}
+		want(t, "in the end", w.must(reconcile.Compare), counts{API: 10, Held: 10})
+	})
+}
+
+// TestTopicLost: while the stream is blocked because of a recreated topic, nothing is
+// published to it.
+func TestTopicLost(t *testing.T) {
+	inOwnWorld(t, items(4), nil, func(t *testing.T, w *world) {
+		w.routed()
+		w.live.trail[0].Topics = []bridge.TopicState{{Name: "export.events", ID: "first"}, {Name: "export.orders", ID: "before"}}
+		want(t, "compared", w.must(reconcile.Compare), counts{API: 4, Missing: 4})
+		for _, mode := range []reconcile.Mode{reconcile.Rehearse, reconcile.Repair} {
+			if err := w.refused(mode, reconcile.TopicLost); !strings.Contains(err.Error(), "export.orders was deleted") {
+				t.Error(err)
+			}
+		}
+		w.live.trail[0].Topics[1].ID = "orders"
+		if r := w.must(reconcile.Repair); r.Repair.Events != 4 {
+			t.Errorf("%+v", r.Repair)
+		}
+	})
+}
+
+// TestUneven: an event counts as deleted by the retention of its topic, or of a former topic,
+// but not by that of another one.
+func TestUneven(t *testing.T) {
+	inOwnWorld(t, items(20), nil, func(t *testing.T, w *world) {
+		former := fakelog.New("export.former", 1)
+		orders := w.routed(former)
+		for n, i := range items(20) {
+			switch {
+			case n == 4 || n == 5 || n == 14 || n == 15: // in neither
+			case n%2 == 1:
+				orders.Append(0, i.record())
+			default:
+				w.topic.Append(0, i.record())
+			}
+		}
+		want(t, "all kept", w.must(reconcile.Compare), counts{API: 20, Held: 16, Missing: 4})
+		orders.Expire(10 * 365 * 24 * time.Hour)
+		orders.Delete(0, 4) // 1, 3, 7 and 9 are gone; it begins at 11
+		r := w.must(reconcile.Compare)
+		if want(t, "uneven", r, counts{API: 20, Held: 12, Missing: 3}); r.Deleted != 5 || r.KeptFrom != second(11) {
+			t.Errorf("deleted %d, kept from %d", r.Deleted, r.KeptFrom)
+		}
+		if r := w.must(reconcile.Repair); r.Repair.Events != 3 || r.Deleted != 5 {
+			t.Errorf("%+v", r.Repair)
+		}
+		w.topic.Expire(10 * 365 * 24 * time.Hour)
+		w.topic.Delete(0, 1) // 0 is gone
+		if err := w.refused(reconcile.Repair, reconcile.NotKept); err.Position != second(2) {
+			t.Errorf("%+v", err)
+		}
+	})
+	t.Run("former", func(t *testing.T) {
+		inOwnWorld(t, items(10), nil, func(t *testing.T, w *world) {
+			former := fakelog.New("export.former", 1)
+			w.routed(former)
+			former.Expire(10 * 365 * 24 * time.Hour)
+			for _, i := range items(6) {
+				former.Append(0, i.record())
+			}
+			former.Delete(0, 5)
+			if r := w.must(reconcile.Compare); r.Deleted != 5 {
+				t.Errorf("%+v", r)
+			}
+		})
+	})
+}
+
+// TestFurtherTopicMade: one of several topics that is recreated meanwhile is noticed.
+func TestFurtherTopicMade(t *testing.T) {
+	inOwnWorld(t, items(4), items(4), func(t *testing.T, w *world) {
+		orders := w.routed()
+		w.ports.Retried = func(context.Context) (func(*deadletter.DeadLetter) bool, error) {
+			orders.Remake("again")
+			return nil, nil
+		}
+		w.refused(reconcile.Compare, reconcile.TopicMade)
+	})
+}
