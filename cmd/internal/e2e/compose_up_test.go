@@ -15,6 +15,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -73,8 +74,8 @@ func newProject(t *testing.T) *project {
 	if out, err := files.CombinedOutput(); err != nil {
 		t.Fatalf("copy the source: %v\n%s", err, out)
 	}
-	settings := must(os.ReadFile(simulatorFile)).in(t)
-	noError(t, os.WriteFile(filepath.Join(dir, ".env"), settings, 0o600))
+	settings := must.Get(os.ReadFile(simulatorFile))(t)
+	must.Do(t, os.WriteFile(filepath.Join(dir, ".env"), settings, 0o600))
 	return &project{
 		dir: dir,
 		stage: &stage{
@@ -143,7 +144,7 @@ func (p *project) flows() {
 
 // reachable reports whether Kafka answers.
 func (p *project) reachable() bool {
-	client := must(kgo.NewClient(kgo.SeedBrokers(p.servers.brokers), kgo.RetryTimeout(time.Second))).in(p.t)
+	client := must.Get(kgo.NewClient(kgo.SeedBrokers(p.servers.brokers), kgo.RetryTimeout(time.Second)))(p.t)
 	defer client.Close()
 	return client.Ping(p.t.Context()) == nil
 }

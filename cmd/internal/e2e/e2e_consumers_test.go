@@ -15,6 +15,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
@@ -36,7 +37,7 @@ func documentBlocks(t *testing.T, language string) []string {
 	t.Helper()
 	var blocks []string
 	for _, name := range documents {
-		text := must(os.ReadFile(name)).in(t)
+		text := must.Get(os.ReadFile(name))(t)
 		for _, m := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").FindAllSubmatch(text, -1) {
 			blocks = append(blocks, string(m[1]))
 		}
@@ -51,13 +52,13 @@ func documentBlocks(t *testing.T, language string) []string {
 // to a file of the repository has its file.
 func TestDocumentLinks(t *testing.T) {
 	t.Parallel()
-	pages := must(filepath.Glob("../../exportbridge/docs/*.md")).in(t)
+	pages := must.Get(filepath.Glob("../../exportbridge/docs/*.md"))(t)
 	for _, page := range pages {
 		if !slices.Contains(documents, page) {
 			t.Errorf("the code of %s is not run", page)
 		}
 	}
-	more := must(filepath.Glob("../../../bridge/docs/*.md")).in(t)
+	more := must.Get(filepath.Glob("../../../bridge/docs/*.md"))(t)
 	links := 0
 	for _, name := range slices.Concat(documents, more, []string{"../../../.github/SECURITY.md",
 		"../../../.github/CONTRIBUTING.md", "../../../.github/CHANGELOG.md"}) {
@@ -167,12 +168,12 @@ func (s *stage) produceAgain(end kgo.TransactionEndTry) {
 	s.t.Helper()
 	client := servers.Client(s.t, s.servers.brokers, kgo.TransactionalID(s.topic+".again"),
 		kgo.DefaultProduceTopic(s.topic))
-	noError(s.t, client.BeginTransaction())
+	must.Do(s.t, client.BeginTransaction())
 	id := exportsim.EventID(s.config.Seed, 0)
 	record := &kgo.Record{Value: s.truth.Event(0), Headers: []kgo.RecordHeader{
 		{Key: "ce_id", Value: []byte(id)}, {Key: "ce_source", Value: []byte(s.recordsByID()[id][0].source)}}}
-	noError(s.t, client.ProduceSync(s.t.Context(), record).FirstErr())
-	noError(s.t, client.EndTransaction(s.t.Context(), end))
+	must.Do(s.t, client.ProduceSync(s.t.Context(), record).FirstErr())
+	must.Do(s.t, client.EndTransaction(s.t.Context(), end))
 }
 
 // tool returns the path of a program. One that a variable names must be there.
@@ -190,13 +191,13 @@ func tool(t *testing.T, variable, name string) string {
 
 func write(t *testing.T, name, text string) {
 	t.Helper()
-	noError(t, os.WriteFile(name, []byte(text), 0o600))
+	must.Do(t, os.WriteFile(name, []byte(text), 0o600))
 }
 
 func runJava(t *testing.T, dir, code string) *exec.Cmd {
 	t.Helper()
 	compiler := tool(t, "TEST_JAVAC", "javac")
-	jars := must(servers.KafkaJars(t.Context())).in(t)
+	jars := must.Get(servers.KafkaJars(t.Context()))(t)
 	write(t, filepath.Join(dir, "Consume.java"), code)
 	path := filepath.Join(jars, "*")
 	if out, err := exec.CommandContext(t.Context(), compiler, "-cp", path, "-d", dir,

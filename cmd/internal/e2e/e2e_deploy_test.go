@@ -18,6 +18,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
@@ -143,7 +144,7 @@ func (w world) makeToken(s service, path string) {
 		if said, err := cmd.CombinedOutput(); err != nil {
 			w.t.Fatalf("%s: %v\n%s", cmd, err, said)
 		}
-		token := must(os.ReadFile(path)).in(w.t)
+		token := must.Get(os.ReadFile(path))(w.t)
 		tokens = append(tokens, string(token))
 	}
 	if tokens[0] != tokens[1] || !regexp.MustCompile(`^[0-9a-f]{64}\n$`).MatchString(tokens[0]) {
@@ -172,9 +173,9 @@ func (w world) checkPrometheus() {
 		w.t.Log("promtool is not installed, the configuration of Prometheus was not read")
 		return
 	}
-	config := must(fs.ReadFile(os.DirFS("../../exportbridge/deploy/compose"), "prometheus.yml")).in(w.t)
+	config := must.Get(fs.ReadFile(os.DirFS("../../exportbridge/deploy/compose"), "prometheus.yml"))(w.t)
 	path := filepath.Join(w.dir, "prometheus.yml")
-	noError(w.t, os.WriteFile(path, []byte(w.names.Replace(string(config))), 0o600))
+	must.Do(w.t, os.WriteFile(path, []byte(w.names.Replace(string(config))), 0o600))
 	if said, err := exec.Command(promtool, "check", "config", path).CombinedOutput(); err != nil {
 		w.t.Errorf("promtool: %v\n%s", err, said)
 	}
@@ -205,12 +206,12 @@ type pods struct {
 func TestE2EKubernetes(t *testing.T) {
 	t.Parallel()
 	const n = 1000
-	text := must(os.ReadFile("../../exportbridge/deploy/kubernetes/statefulset.yaml")).in(t)
+	text := must.Get(os.ReadFile("../../exportbridge/deploy/kubernetes/statefulset.yaml"))(t)
 	var manifest any
-	noError(t, yaml.Unmarshal(text, &manifest))
-	inJSON := must(json.Marshal(manifest)).in(t)
+	must.Do(t, yaml.Unmarshal(text, &manifest))
+	inJSON := must.Get(json.Marshal(manifest))(t)
 	var set pods
-	noError(t, json.Unmarshal(inJSON, &set))
+	must.Do(t, json.Unmarshal(inJSON, &set))
 	pod := set.Spec.Template.Spec
 	main := pod.Containers[0]
 	backends := startServers(t, owned{kafka: true, redis: true})
@@ -218,7 +219,7 @@ func TestE2EKubernetes(t *testing.T) {
 	s.simulate()
 	secrets := t.TempDir()
 	for _, key := range []string{"api-key", "admin-token"} {
-		noError(t, os.WriteFile(filepath.Join(secrets, key), []byte("open-sesame-open-sesame"), 0o600))
+		must.Do(t, os.WriteFile(filepath.Join(secrets, key), []byte("open-sesame-open-sesame"), 0o600))
 	}
 	s.topic = "export.events"
 	var running [2]*program
@@ -267,7 +268,7 @@ func TestE2EKubernetes(t *testing.T) {
 // readSettings reads a file of NAME=VALUE lines.
 func readSettings(t *testing.T, path string) map[string]string {
 	t.Helper()
-	text := must(os.ReadFile(path)).in(t)
+	text := must.Get(os.ReadFile(path))(t)
 	settings := make(map[string]string)
 	for line := range strings.Lines(string(text)) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(line, "#") {

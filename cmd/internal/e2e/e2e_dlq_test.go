@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/exportapi/exportsim"
 )
@@ -160,15 +161,15 @@ func (s *stage) createTopic(configs map[string]string) {
 	for name, value := range configs {
 		with[name] = &value
 	}
-	must(s.admin().CreateTopic(s.t.Context(), 3, 1, with, s.topic)).in(s.t)
+	must.Get(s.admin().CreateTopic(s.t.Context(), 3, 1, with, s.topic))(s.t)
 }
 
 // alterTopic changes a setting of the stage's topic.
 func (s *stage) alterTopic(name, value string) {
 	s.t.Helper()
 	changes := []kadm.AlterConfig{{Op: kadm.SetConfig, Name: name, Value: &value}}
-	for _, a := range must(s.admin().AlterTopicConfigs(s.t.Context(), changes, s.topic)).in(s.t) {
-		noError(s.t, a.Err)
+	for _, a := range must.Get(s.admin().AlterTopicConfigs(s.t.Context(), changes, s.topic))(s.t) {
+		must.Do(s.t, a.Err)
 	}
 	eventually(s.t, stepTimeout, "the topic's new "+name, func() bool {
 		described, err := s.admin().DescribeTopicConfigs(s.t.Context(), s.topic)

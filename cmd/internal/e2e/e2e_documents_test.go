@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/control"
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/bridge/ops"
@@ -217,22 +218,22 @@ func TestReadmeInstall(t *testing.T) {
 	tree, root, tools := t.TempDir(), t.TempDir(), t.TempDir()
 	put := func(path, content string, mode os.FileMode) {
 		t.Helper()
-		noError(t, os.WriteFile(path, []byte(content), mode))
+		must.Do(t, os.WriteFile(path, []byte(content), mode))
 	}
 	read := func(path string) string {
 		t.Helper()
-		content := must(os.ReadFile(filepath.Join(root, path))).in(t)
+		content := must.Get(os.ReadFile(filepath.Join(root, path)))(t)
 		return string(content)
 	}
 	for _, name := range []string{"Makefile", "go.mod", "go.sum"} {
-		content := must(os.ReadFile("../../../" + name)).in(t)
+		content := must.Get(os.ReadFile("../../../" + name))(t)
 		put(filepath.Join(tree, name), string(content), 0o600)
 	}
 	for _, dir := range []string{"bridge", "cursorstore", "cmd"} {
-		noError(t, os.CopyFS(filepath.Join(tree, dir), os.DirFS("../../../"+dir)))
+		must.Do(t, os.CopyFS(filepath.Join(tree, dir), os.DirFS("../../../"+dir)))
 	}
 	for _, dir := range []string{"usr/local/bin", "etc/systemd/system"} { // every machine has them
-		noError(t, os.MkdirAll(filepath.Join(root, dir), 0o700))
+		must.Do(t, os.MkdirAll(filepath.Join(root, dir), 0o700))
 	}
 	put(filepath.Join(tree, "api-key"), "sesame\n", 0o600)
 	put(filepath.Join(tools, "sudo"), "#!/usr/bin/env bash\nexec \"${@/#\\//$ROOT/}\"\n", 0o700)

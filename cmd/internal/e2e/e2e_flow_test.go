@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
@@ -52,8 +53,8 @@ func (s *stage) readWithKcat(n int) {
 	cmd := exec.CommandContext(s.t.Context(), kcat, "-C", "-b", s.servers.brokers, "-t", s.topic, "-o", "beginning",
 		"-e", "-q",
 		"-X", "isolation.level=read_committed")
-	out := must(cmd.StdoutPipe()).in(s.t)
-	noError(s.t, cmd.Start())
+	out := must.Get(cmd.StdoutPipe())(s.t)
+	must.Do(s.t, cmd.Start())
 	seen, wrong, twice := make([]bool, n), 0, 0
 	for lines := bufio.NewReaderSize(out, 1<<20); ; {
 		line, err := lines.ReadBytes('\n')

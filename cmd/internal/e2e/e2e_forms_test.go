@@ -13,6 +13,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/cmd/internal/config"
@@ -195,8 +196,8 @@ func TestE2ERecording(t *testing.T) {
 			file, record := filepath.Join(s.dir, "learned.env"), filepath.Join(s.dir, "recording.json")
 			s.command(0, "learn", "-o", file, "--record", record, "--",
 				"curl", "-H", "Authorization: Bearer "+s.settings["EXPORT_API_KEY"], s.api+path+"?limit=50")
-			text := must(os.ReadFile(record)).in(t)
-			h := must(learn.NewReplay(text)).in(t)
+			text := must.Get(os.ReadFile(record))(t)
+			h := must.Get(learn.NewReplay(text))(t)
 			server := httptest.NewServer(h)
 			t.Cleanup(server.Close)
 			s.learned(file, "any")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -190,13 +191,13 @@ func TestE2ECursorFiles(t *testing.T) {
 	at := s.checkpoint()
 	p, _ = s.command(1, "cursor", "export", "--file", file)
 	s.wantSaid(p, "file exists")
-	whole := must(os.ReadFile(file)).in(t)
+	whole := must.Get(os.ReadFile(file))(t)
 	s.finish()
 
 	bad := func(name, want string, content []byte) {
 		t.Helper()
 		other := filepath.Join(t.TempDir(), "bad")
-		noError(t, os.WriteFile(other, content, 0o600))
+		must.Do(t, os.WriteFile(other, content, 0o600))
 		p, _ := s.command(1, "cursor", "import", other, "--execute")
 		s.wantSaid(p, want)
 		if got := s.checkpoint(); got.Epoch != 0 {

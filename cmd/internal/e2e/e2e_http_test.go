@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/control"
 	"exportbridge/bridge/exportapi/exportsim"
@@ -33,7 +34,7 @@ const adminToken = "0f1e2d3c4b5a69788796a5b4c3d2e1f0"
 func (s *stage) lock() {
 	s.t.Helper()
 	path := filepath.Join(s.dir, "token")
-	noError(s.t, os.WriteFile(path, []byte(adminToken+"\n"), 0o600))
+	must.Do(s.t, os.WriteFile(path, []byte(adminToken+"\n"), 0o600))
 	s.settings["HTTP_ADMIN_TOKEN_FILE"] = path
 }
 
@@ -45,16 +46,16 @@ func (s *stage) ask(path, token, body string, into any) (code int, answer []byte
 	if body != "" {
 		method = http.MethodPost
 	}
-	req := must(http.NewRequestWithContext(s.t.Context(), method, "http://"+s.ops+"/api/v1"+path,
-		strings.NewReader(body))).in(s.t)
+	req := must.Get(http.NewRequestWithContext(s.t.Context(), method, "http://"+s.ops+"/api/v1"+path,
+		strings.NewReader(body)))(s.t)
 	req.Header.Set("Content-Type", "application/json")
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	res := must(http.DefaultClient.Do(req)).in(s.t)
+	res := must.Get(http.DefaultClient.Do(req))(s.t)
 	defer res.Body.Close()
 	var all bytes.Buffer
-	must(all.ReadFrom(res.Body)).in(s.t)
+	must.Get(all.ReadFrom(res.Body))(s.t)
 	if into != nil && res.StatusCode == http.StatusOK {
 		decode(s.t, all.Bytes(), into)
 	}
@@ -220,9 +221,9 @@ func (s *stage) feed() *feed {
 	s.t.Helper()
 	ctx, leave := context.WithCancel(s.t.Context())
 	s.t.Cleanup(leave)
-	req := must(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.ops+"/api/v1/events?stream=events",
-		http.NoBody)).in(s.t)
-	res := must(http.DefaultClient.Do(req)).in(s.t)
+	req := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.ops+"/api/v1/events?stream=events",
+		http.NoBody))(s.t)
+	res := must.Get(http.DefaultClient.Do(req))(s.t)
 	f := &feed{t: s.t, done: make(chan struct{})}
 	go func() {
 		defer close(f.done)
@@ -352,10 +353,10 @@ func TestE2EShowsOverHTTP(t *testing.T) {
 		t.Fatalf("move: %d %s", code, answer)
 	}
 	f.await("sample", `"value":"{`)
-	req := must(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.ops+"/api/v1/status",
-		http.NoBody)).in(t)
+	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.ops+"/api/v1/status",
+		http.NoBody))(t)
 	req.Host = "evil.example"
-	res := must(http.DefaultClient.Do(req)).in(t)
+	res := must.Get(http.DefaultClient.Do(req))(t)
 	var refusal struct{ Error, Hint string }
 	if err := json.NewDecoder(res.Body).Decode(&refusal); err != nil || res.StatusCode != 421 || refusal.Hint == "" {
 		t.Errorf("by another name: %s %+v", res.Status, refusal)

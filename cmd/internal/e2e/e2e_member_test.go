@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/kafkastream"
@@ -24,7 +25,7 @@ func TestE2ELiveMember(t *testing.T) {
 	s.simulate()
 	s.finish()
 	sink, tenure := s.member()
-	last := must(sink.Recover(t.Context(), tenure.Confirm)).in(t)
+	last := must.Get(sink.Recover(t.Context(), tenure.Confirm))(t)
 	p, _ := s.command(1, "pause", "--timeout", "3s")
 	s.wantSaid(p, "no acknowledgement within 3s", "is withdrawn, nothing was changed")
 	next := last
@@ -104,7 +105,7 @@ func (s *stage) member() (*kafkasink.Sink, bridge.Ownership) {
 	cfg.Stream, cfg.Resource, cfg.Mode = "events", "events", bridge.ExactlyOnce
 	cfg.Brokers, cfg.Topic = strings.Split(s.settings["KAFKA_BROKERS"], ","), s.topic
 	cfg.CheckpointTopic, cfg.Group = s.settings["KAFKA_CHECKPOINT_TOPIC"], s.settings["BRIDGE_GROUP"]
-	sink := must(cfg.Sink()).in(s.t)
+	sink := must.Get(cfg.Sink())(s.t)
 	s.t.Cleanup(sink.Close)
 	group := cfg.Ownership().Owner()
 	s.t.Cleanup(func() {
@@ -114,6 +115,6 @@ func (s *stage) member() (*kafkasink.Sink, bridge.Ownership) {
 			s.t.Errorf("leave the group: %v", err)
 		}
 	})
-	tenure := must(group.Acquire(s.t.Context())).in(s.t)
+	tenure := must.Get(group.Acquire(s.t.Context()))(s.t)
 	return sink, tenure
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -56,6 +57,6 @@ func hear(t *testing.T, socket *net.UnixConn) string {
 	t.Helper()
 	socket.SetReadDeadline(time.Now().Add(stepTimeout))
 	message := make([]byte, 1024)
-	size := must(socket.Read(message)).in(t)
+	size := must.Get(socket.Read(message))(t)
 	return string(message[:size])
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
@@ -233,7 +234,7 @@ func (s *stage) eachItem(path string, query url.Values, visit func(json.RawMessa
 	defer client.CloseIdleConnections()
 	query.Set("pageSize", "1000")
 	for {
-		req := must(http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.api+path+"?"+query.Encode(), nil)).in(s.t)
+		req := must.Get(http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.api+path+"?"+query.Encode(), nil))(s.t)
 		req.Header.Set("X-Api-Key", s.config.APIKey)
 		res, err := client.Do(req)
 		if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"exportbridge/bridge/bridgetest/faultproxy"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/rules"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
@@ -153,7 +154,7 @@ func playRefusedRecords(t *testing.T, rule string, _ *rand.Rand) (*stage, int) {
 // Apache Kafka does after a time-out.
 func playLostReply(t *testing.T, rule string, _ *rand.Rand) (*stage, int) {
 	p := faultproxy.StartKafkaProxy(t)
-	k := must(kfake.NewCluster(kfake.NumBrokers(1), kfake.ListenFn(p.Listen), kfake.MaxVersions(kversion.V3_5_0()))).in(t)
+	k := must.Get(kfake.NewCluster(kfake.NumBrokers(1), kfake.ListenFn(p.Listen), kfake.MaxVersions(kversion.V3_5_0())))(t)
 	t.Cleanup(k.Close)
 	v := &backends{brokers: strings.Join(p.Addrs(), ","), redisURL: "redis://" + servers.EmbeddedRedis(t).Addr() + "/0"}
 	s := brokenStage(t, v, rule, exportsim.Config{Events: 3000, Latency: 5 * time.Millisecond})
@@ -193,9 +194,9 @@ func (s *stage) openTransaction() (end func()) {
 	s.eachRecord(topic, func(r *kgo.Record) { partition = r.Partition })
 	client := servers.Client(s.t, s.servers.brokers, kgo.TransactionalID(s.topic+"-foreign"),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	noError(s.t, client.BeginTransaction())
+	must.Do(s.t, client.BeginTransaction())
 	r := &kgo.Record{Topic: topic, Partition: partition, Key: []byte("somebody"), Value: []byte("else")}
-	noError(s.t, client.ProduceSync(s.t.Context(), r).FirstErr())
+	must.Do(s.t, client.ProduceSync(s.t.Context(), r).FirstErr())
 	return func() {
 		if err := client.EndTransaction(s.t.Context(), kgo.TryCommit); err != nil {
 			s.t.Error(err)
@@ -239,8 +240,8 @@ func playRolledBackRedis(t *testing.T, rule string, _ *rand.Rand) (*stage, int) 
 	old := s.store.HGetAll(t.Context(), key).Val()
 	run.awaitMore(run.published() + 500)
 	run.kill()
-	noError(t, s.store.Del(t.Context(), key).Err())
-	noError(t, s.store.HSet(t.Context(), key, old).Err())
+	must.Do(t, s.store.Del(t.Context(), key).Err())
+	must.Do(t, s.store.HSet(t.Context(), key, old).Err())
 	return s, 1
 }
 

@@ -70,25 +70,25 @@ func (s *stage) breakBroker(broker, turn int) (what string) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), 2*outageTimeout)
 	defer cancel()
 	k := s.servers.kafka
-	must := func(err error) {
+	worked := func(err error) {
 		if err != nil {
 			s.t.Error(err)
 		}
 	}
 	switch turn % 4 {
 	case 0:
-		must(k.Kill(broker))
+		worked(k.Kill(broker))
 		passes(deadFor)
-		must(k.Start(ctx, broker))
+		worked(k.Start(ctx, broker))
 		return "killed"
 	case 1:
-		must(k.Pause(broker))
+		worked(k.Pause(broker))
 		passes(pausedFor)
-		must(k.Continue(broker))
+		worked(k.Continue(broker))
 		return "paused"
 	case 2:
-		must(k.Stop(ctx, broker))
-		must(k.Start(ctx, broker))
+		worked(k.Stop(ctx, broker))
+		worked(k.Start(ctx, broker))
 		return "restarted"
 	default:
 		s.moveLeaders(ctx)

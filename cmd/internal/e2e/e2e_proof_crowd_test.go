@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 )
 
@@ -70,7 +71,7 @@ func (c *crowd) list(i int, names []string) {
 		}
 		text += "\n"
 	}
-	noError(c.s.t, errors.Join(err, os.WriteFile(c.slots[i].file, []byte(text), 0o600)))
+	must.Do(c.s.t, errors.Join(err, os.WriteFile(c.slots[i].file, []byte(text), 0o600)))
 	c.slots[i].listed = names
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 )
 
@@ -45,7 +46,7 @@ func TestE2EProofLate(t *testing.T) {
 		for n := range kills {
 			d.one()
 			if n == kills/2 {
-				noError(t, s.store.FlushAll(t.Context()).Err())
+				must.Do(t, s.store.FlushAll(t.Context()).Err())
 			}
 		}
 		took := time.Since(began)
@@ -166,10 +167,10 @@ func (s *stage) breakOne(broker int, dead bool) (back func()) {
 	if dead {
 		fail, mend = k.Kill, k.Start
 	}
-	noError(s.t, fail(broker))
+	must.Do(s.t, fail(broker))
 	return func() {
 		ctx, cancel := context.WithTimeout(s.t.Context(), outageTimeout)
 		defer cancel()
-		noError(s.t, mend(ctx, broker))
+		must.Do(s.t, mend(ctx, broker))
 	}
 }

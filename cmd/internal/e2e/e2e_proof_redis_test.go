@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
@@ -116,7 +117,7 @@ func (s *stage) failOver() func() {
 	has := func(client *redis.Client) bool { return client.Exists(ctx, s.topic+":{events}:checkpoint").Val() == 1 }
 	follow(replica, s.servers.redis.Addr())
 	eventually(s.t, stepTimeout, "the replica to have the data", func() bool { return has(replica) })
-	noError(s.t, replica.ReplicaOf(ctx, "NO", "ONE").Err())
+	must.Do(s.t, replica.ReplicaOf(ctx, "NO", "ONE").Err())
 	behind := s.mirrored()
 	eventually(s.t, stepTimeout, "the replica to be behind", func() bool { return s.mirrored().Seq > behind.Seq+5 })
 	follow(s.store, r.Addr())

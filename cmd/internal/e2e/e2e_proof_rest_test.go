@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -62,7 +63,7 @@ func TestE2EProofRest(t *testing.T) {
 	s := newStage(t, startServers(t, owned{}), exportsim.Config{Form: form, Events: events, Start: start,
 		Rate: 1 / every.Seconds()})
 	s.simulateForm(form.Name)
-	api := must(url.Parse(s.api)).in(t)
+	api := must.Get(url.Parse(s.api))(t)
 	count := &asked{to: httputil.NewSingleHostReverseProxy(api)}
 	server := httptest.NewServer(count)
 	t.Cleanup(server.Close)

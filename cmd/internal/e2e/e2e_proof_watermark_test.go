@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
@@ -63,7 +64,7 @@ func TestE2EProofWindows(t *testing.T) {
 		for n := range kills - 1 {
 			d.one()
 			if n == (kills-1)/2 {
-				noError(t, s.store.FlushAll(t.Context()).Err())
+				must.Do(t, s.store.FlushAll(t.Context()).Err())
 			}
 		}
 		took := time.Since(began)
@@ -88,7 +89,7 @@ func TestE2EProofWindows(t *testing.T) {
 func windowsStage(t *testing.T, v *backends, c auditCase) *stage {
 	t.Helper()
 	for _, build := range []func() (string, error){buildProof, buildDev} { // before the export begins to grow
-		must(build()).in(t)
+		must.Get(build())(t)
 	}
 	events, rate := 10_000, windowsRate // the first window takes several transactions
 	if c.within > 0 {

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"exportbridge/bridge/bridgetest/must"
 )
 
 const (
@@ -19,7 +21,7 @@ const (
 // RECORDING=write it puts what they print there.
 func TestRecording(t *testing.T) {
 	t.Parallel()
-	binary := must(build()).in(t)
+	binary := must.Get(build())(t)
 	s := &stage{t: t, binary: binary, dir: t.TempDir(), settings: map[string]string{"HTTP_ADDR": "127.0.0.1:0"}}
 	demo := s.startDev("demo", "--kafka-addr", "127.0.0.1:0", "--redis-addr", "127.0.0.1:0", "--api-addr", "127.0.0.1:0")
 	var addresses [][]byte
@@ -75,11 +77,11 @@ func TestRecording(t *testing.T) {
 func writeRecording(t *testing.T, text string) {
 	t.Helper()
 	const name = "../../../README.md"
-	readme := must(os.ReadFile(name)).in(t)
+	readme := must.Get(os.ReadFile(name))(t)
 	before, rest, ok := strings.Cut(string(readme), recordingBegin)
 	_, after, ended := strings.Cut(rest, recordingEnd)
 	if !ok || !ended {
 		t.Fatal("the README has no place for the recording")
 	}
-	noError(t, os.WriteFile(name, []byte(before+recordingBegin+text+recordingEnd+after), 0o644))
+	must.Do(t, os.WriteFile(name, []byte(before+recordingBegin+text+recordingEnd+after), 0o644))
 }

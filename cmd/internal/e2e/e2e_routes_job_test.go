@@ -13,10 +13,10 @@ import (
 	"exportbridge/bridge/kafkarecord"
 )
 
-// wantRouted wants the events up to n once each in the topic that routedTo names, those of
+// wantJoined wants the events up to n once each in the topic that routedTo names, those of
 // the first up to seam of a backfill, and nothing else. It returns how many of the first a
 // route drops.
-func (s *stage) wantRouted(seam, n int) (dropped int) {
+func (s *stage) wantJoined(seam, n int) (dropped int) {
 	s.t.Helper()
 	copies := make(map[string][]string) // the origins by the topic and the id of the event
 	for _, suffix := range []string{"", ".pages", ".orders", ".changes"} {
@@ -76,7 +76,7 @@ func TestE2ERoutesBackfill(t *testing.T) {
 		Dropped int `json:"total_dropped_by_route"`
 	}
 	decode(t, p.stdout(), &done)
-	if dropped := s.wantRouted(seam, n); done.State != "done" || done.Dropped != dropped || dropped == 0 {
+	if dropped := s.wantJoined(seam, n); done.State != "done" || done.Dropped != dropped || dropped == 0 {
 		t.Errorf("the job says %+v, want %d dropped", done, dropped)
 	}
 

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 )
 
@@ -111,7 +112,7 @@ func (s *shared[S]) take(t *testing.T, launch func(context.Context) (S, error)) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.users == 0 {
-		server := must(launch(t.Context())).in(t)
+		server := must.Get(launch(t.Context()))(t)
 		s.server = server
 	}
 	s.users++
@@ -131,7 +132,7 @@ func (s *shared[S]) take(t *testing.T, launch func(context.Context) (S, error)) 
 // redis returns a client of the stage's Redis for the length of the test.
 func (s *stage) redis() *redis.Client {
 	s.t.Helper()
-	options := must(redis.ParseURL(s.servers.redisURL)).in(s.t)
+	options := must.Get(redis.ParseURL(s.servers.redisURL))(s.t)
 	client := redis.NewClient(options)
 	s.t.Cleanup(func() { client.Close() })
 	return client
@@ -147,7 +148,7 @@ func (s *stage) deleteTopic(topic string) {
 		s.t.Fatalf("delete topic %s: %v", topic, err)
 	}
 	eventually(s.t, stepTimeout, "the topic to be gone", func() bool {
-		found := must(admin.ListTopics(ctx, topic)).in(s.t)
+		found := must.Get(admin.ListTopics(ctx, topic))(s.t)
 		return !found.Has(topic)
 	})
 }

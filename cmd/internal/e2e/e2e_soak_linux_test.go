@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"exportbridge/bridge/bridgetest/faultproxy"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
@@ -122,10 +123,10 @@ func (p *program) vitals(t *testing.T, at time.Duration) vital {
 		v.lag = max(0, time.Since(time.UnixMilli(int64(position*1000))))
 	}
 	pid := p.cmd.Process.Pid
-	files := must(os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))).in(t)
+	files := must.Get(os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid)))(t)
 	v.files = len(files)
-	statm := must(os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))).in(t)
-	pages := must(strconv.ParseInt(strings.Fields(string(statm))[1], 10, 64)).in(t)
+	statm := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid)))(t)
+	pages := must.Get(strconv.ParseInt(strings.Fields(string(statm))[1], 10, 64))(t)
 	v.memory = pages * int64(os.Getpagesize())
 	return v
 }
@@ -133,9 +134,9 @@ func (p *program) vitals(t *testing.T, at time.Duration) vital {
 // profiled returns the number that follows a text in a profile of the process.
 func (p *program) profiled(t *testing.T, profile, text string) int64 {
 	t.Helper()
-	resp := must(http.Get("http://" + p.ops + "/debug/pprof/" + profile)).in(t)
+	resp := must.Get(http.Get("http://" + p.ops + "/debug/pprof/" + profile))(t)
 	defer resp.Body.Close()
-	body := must(io.ReadAll(resp.Body)).in(t)
+	body := must.Get(io.ReadAll(resp.Body))(t)
 	_, rest, _ := strings.Cut(string(body), text)
 	digits, _, _ := strings.Cut(rest, "\n")
 	n, err := strconv.ParseInt(digits, 10, 64)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/control"
 	"exportbridge/bridge/exportapi/exportsim"
 )
@@ -278,7 +279,7 @@ func TestE2EFlushAll(t *testing.T) {
 	key := s.topic + ":{events}:checkpoint"
 	flush := func() {
 		t.Helper()
-		noError(t, store.FlushAll(t.Context()).Err())
+		must.Do(t, store.FlushAll(t.Context()).Err())
 	}
 	stored := func() bool { return store.Exists(t.Context(), key).Val() == 1 }
 

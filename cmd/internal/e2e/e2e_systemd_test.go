@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -21,7 +22,7 @@ const unitFile = "../../exportbridge/deploy/systemd/exportbridge.service"
 // comes several times.
 func readUnit(t *testing.T) map[string][]string {
 	t.Helper()
-	text := must(os.ReadFile(unitFile)).in(t)
+	text := must.Get(os.ReadFile(unitFile))(t)
 	unit := make(map[string][]string)
 	for line := range strings.Lines(string(text)) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(name, "#") {
@@ -35,8 +36,8 @@ func readUnit(t *testing.T) map[string][]string {
 func TestUnit(t *testing.T) {
 	t.Parallel()
 	systemd := tool(t, "", "systemd-analyze")
-	binary := must(build()).in(t)
-	text := must(os.ReadFile(unitFile)).in(t)
+	binary := must.Get(build())(t)
+	text := must.Get(os.ReadFile(unitFile))(t)
 	path := filepath.Join(t.TempDir(), "exportbridge.service")
 	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(text), "/usr/local/bin/exportbridge", binary)),
 		0o600); err != nil {
@@ -70,7 +71,7 @@ func TestE2EUnit(t *testing.T) {
 	delete(s.settings, "EXPORT_API_KEY")
 	delete(s.settings, "BRIDGE_INSTANCE_ID")
 	credentials := t.TempDir()
-	noError(t, os.WriteFile(filepath.Join(credentials, "api-key"), []byte("sesame\n"), 0o600))
+	must.Do(t, os.WriteFile(filepath.Join(credentials, "api-key"), []byte("sesame\n"), 0o600))
 	specifiers := strings.NewReplacer("%d", credentials, "%H", "host-1")
 	for _, assignment := range unit["Environment"] {
 		name, value, _ := strings.Cut(assignment, "=")
@@ -105,10 +106,10 @@ func TestE2EUnit(t *testing.T) {
 func listenNotify(t *testing.T, s *stage) *net.UnixConn {
 	t.Helper()
 	//nolint:usetesting // the path of a socket must be short, and the test's name is in its own
-	dir := must(os.MkdirTemp("", "notify")).in(t)
+	dir := must.Get(os.MkdirTemp("", "notify"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	path := filepath.Join(dir, "socket")
-	socket := must(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})).in(t)
+	socket := must.Get(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"}))(t)
 	t.Cleanup(func() { socket.Close() })
 	s.settings["NOTIFY_SOCKET"] = path
 	return socket

@@ -24,6 +24,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/rules"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
@@ -139,14 +140,14 @@ func newStage(t *testing.T, v *backends, config exportsim.Config) *stage {
 // stageOf prepares a stage whose program is another build.
 func stageOf(t *testing.T, build func() (string, error), v *backends, config exportsim.Config) *stage {
 	t.Helper()
-	binary := must(build()).in(t)
+	binary := must.Get(build())(t)
 	if config.Start.IsZero() {
 		config.Start = time.Now().Add(-48 * time.Hour).Truncate(time.Second)
 	}
 	if config.Seed == 0 {
 		config.Seed = 7
 	}
-	truth := must(exportsim.New(config)).in(t)
+	truth := must.Get(exportsim.New(config))(t)
 	name := fmt.Sprintf("e2e-%d-%d", os.Getpid(), stages.Add(1))
 	s := &stage{
 		t: t, servers: v, binary: binary, dir: t.TempDir(), config: config, truth: truth,
@@ -258,7 +259,7 @@ func (s *stage) start(args ...string) *program {
 // startDev is start of the program that has the simulator and the demo.
 func (s *stage) startDev(args ...string) *program {
 	s.t.Helper()
-	binary := must(buildDev()).in(s.t)
+	binary := must.Get(buildDev())(s.t)
 	return s.startBinary(binary, args...)
 }
 
@@ -292,8 +293,8 @@ type program struct {
 
 func (p *program) start() {
 	p.t.Helper()
-	out := must(os.Create(p.base + ".out")).in(p.t)
-	errs := must(os.Create(p.base + ".err")).in(p.t)
+	out := must.Get(os.Create(p.base + ".out"))(p.t)
+	errs := must.Get(os.Create(p.base + ".err"))(p.t)
 	p.cmd.Stdout, p.cmd.Stderr = out, errs
 	started := make(chan error, 1)
 	// The system ends the child with the thread that started it, so that a

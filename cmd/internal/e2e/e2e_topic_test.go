@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
@@ -151,7 +152,7 @@ func TestE2ETopicTrimmed(t *testing.T) {
 			for partition, end := range s.ends(s.topic) {
 				offsets.Add(kadm.Offset{Topic: s.topic, Partition: partition, At: end / 2})
 			}
-			must(s.admin().DeleteRecords(t.Context(), offsets)).in(t)
+			must.Get(s.admin().DeleteRecords(t.Context(), offsets))(t)
 			if !blocked {
 				s.finish()
 				s.command(0, "check", "--only", "kafka,redis")
@@ -170,7 +171,7 @@ func TestE2ETopicGrows(t *testing.T) {
 	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n})
 	s.simulate()
 	s.finish()
-	must(s.admin().UpdatePartitions(t.Context(), 7, s.topic)).in(t)
+	must.Get(s.admin().UpdatePartitions(t.Context(), 7, s.topic))(t)
 	run := s.run()
 	eventually(t, stepTimeout, "the growth to be counted",
 		func() bool { return s.metric("topic_partition_changes_total") == 1 })

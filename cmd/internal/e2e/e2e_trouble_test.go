@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
@@ -86,9 +87,9 @@ func awaitDeletion(t *testing.T, brokers, topic string, at time.Time) {
 		!strings.Contains(err.Error(), "TOPIC_ALREADY_EXISTS") {
 		t.Fatal(err)
 	}
-	written := must(client.ProduceSync(ctx, &kgo.Record{Topic: topic, Timestamp: at, Value: []byte("old")}).First()).in(t)
+	written := must.Get(client.ProduceSync(ctx, &kgo.Record{Topic: topic, Timestamp: at, Value: []byte("old")}).First())(t)
 	eventually(t, stepTimeout, "the broker to delete an old record", func() bool {
-		starts := must(admin.ListStartOffsets(ctx, topic)).in(t)
+		starts := must.Get(admin.ListStartOffsets(ctx, topic))(t)
 		o, _ := starts.Lookup(topic, 0)
 		return o.Offset > written.Offset
 	})

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/cmd/internal/config"
 )
 
@@ -75,7 +76,7 @@ func parseDockerfile(t *testing.T, text string) [][]instruction {
 // of each the one that builds it and the one that runs it.
 func readDockerfile(t *testing.T) (source, buildDev, dev, build, final []instruction) {
 	t.Helper()
-	text := must(os.ReadFile("../../exportbridge/Dockerfile")).in(t)
+	text := must.Get(os.ReadFile("../../exportbridge/Dockerfile"))(t)
 	stages := parseDockerfile(t, string(text))
 	var names []string
 	for _, stage := range stages {
@@ -202,11 +203,11 @@ func buildImage(t *testing.T, build, final []instruction) string {
 // copyTo copies a file into a directory, or a directory to its new place.
 func copyTo(t *testing.T, from, to string) {
 	t.Helper()
-	if must(os.Stat(from)).in(t).IsDir() {
-		noError(t, os.CopyFS(to, os.DirFS(from)))
+	if must.Get(os.Stat(from))(t).IsDir() {
+		must.Do(t, os.CopyFS(to, os.DirFS(from)))
 		return
 	}
-	noError(t, os.WriteFile(filepath.Join(to, filepath.Base(from)), must(os.ReadFile(from)).in(t), 0o600))
+	must.Do(t, os.WriteFile(filepath.Join(to, filepath.Base(from)), must.Get(os.ReadFile(from))(t), 0o600))
 }
 
 // sh runs a command of a Dockerfile, without the profile, which takes minutes.
@@ -226,7 +227,7 @@ func sh(t *testing.T, dir, command string, env map[string]string) {
 // wantStatic wants a program that needs no library and no loader.
 func wantStatic(t *testing.T, path string) {
 	t.Helper()
-	file := must(elf.Open(path)).in(t)
+	file := must.Get(elf.Open(path))(t)
 	defer file.Close()
 	libraries, err := file.ImportedLibraries()
 	if err != nil || len(libraries) > 0 {

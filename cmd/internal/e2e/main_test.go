@@ -103,26 +103,3 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("no line matches %s", pattern)
 	}
 }
-
-// noError ends the test at an error.
-func noError(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// result is what a function returned.
-type result[T any] struct {
-	value T
-	err   error
-}
-
-// must(f()).in(t) is the value of a function, whose error ends the test.
-func must[T any](value T, err error) result[T] { return result[T]{value, err} }
-
-func (r result[T]) in(t *testing.T) T {
-	t.Helper()
-	noError(t, r.err)
-	return r.value
-}

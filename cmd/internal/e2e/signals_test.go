@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/cmd/internal/cli"
 )
 
@@ -25,14 +26,14 @@ func start(t *testing.T, name string, args ...string) (*exec.Cmd, *bufio.Reader)
 	if runtime.GOOS == "windows" {
 		t.Skip("windows cannot send these signals")
 	}
-	path := must(os.Executable()).in(t)
+	path := must.Get(os.Executable())(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, path)
 	cmd.Args = append([]string{name}, args...)
 	cmd.Stderr = os.Stderr
-	out := must(cmd.StdoutPipe()).in(t)
-	noError(t, cmd.Start())
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
 	return cmd, bufio.NewReader(out)
 }
 
@@ -41,7 +42,7 @@ func TestSignals(t *testing.T) {
 	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
 		cmd, out := start(t, "deaf", "listen")
 		signalUntil(t, cmd, sig, out)
-		noError(t, cmd.Process.Signal(sig))
+		must.Do(t, cmd.Process.Signal(sig))
 		if err := cmd.Wait(); cmd.ProcessState.ExitCode() != cli.ExitInterrupted {
 			t.Errorf("second %v: %v, exit code %d", sig, err, cmd.ProcessState.ExitCode())
 		}
@@ -58,7 +59,7 @@ func signalUntil(t *testing.T, cmd *exec.Cmd, sig os.Signal, out *bufio.Reader) 
 			t.Fatalf("read %q, %v, want %q", line, err, want)
 		}
 		if want == "listening\n" {
-			noError(t, cmd.Process.Signal(sig))
+			must.Do(t, cmd.Process.Signal(sig))
 		}
 	}
 }
@@ -71,16 +72,16 @@ func TestSimulateStops(t *testing.T) {
 	if err != nil || !strings.Contains(line, "3 initial events") {
 		t.Fatalf("read %q, %v", line, err)
 	}
-	req := must(http.NewRequestWithContext(t.Context(), http.MethodGet, strings.Fields(line)[2]+"/events", nil)).in(t)
+	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, strings.Fields(line)[2]+"/events", nil))(t)
 	req.Header.Set("X-Api-Key", "sesame")
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp := must(client.Do(req)).in(t)
+	resp := must.Get(client.Do(req))(t)
 	body, err := io.ReadAll(resp.Body)
 	resp.Body.Close()
 	if err != nil || resp.StatusCode != http.StatusOK || bytes.Count(body, []byte(`"eventId"`)) != 3 {
 		t.Errorf("%s %s, %v", resp.Status, body, err)
 	}
-	noError(t, cmd.Process.Signal(syscall.SIGTERM))
+	must.Do(t, cmd.Process.Signal(syscall.SIGTERM))
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("after SIGTERM: %v", err)
 	}
@@ -97,20 +98,20 @@ func TestReloadSignals(t *testing.T) {
 	current := filepath.Join(dir, "..data")
 	publish := func(version, text string) {
 		folder := filepath.Join(dir, version)
-		noError(t, os.Mkdir(folder, 0o700))
-		noError(t, os.WriteFile(filepath.Join(folder, "streams.yaml"), []byte(text), 0o600))
-		noError(t, os.Symlink(folder, current+version))
-		noError(t, os.Rename(current+version, current))
+		must.Do(t, os.Mkdir(folder, 0o700))
+		must.Do(t, os.WriteFile(filepath.Join(folder, "streams.yaml"), []byte(text), 0o600))
+		must.Do(t, os.Symlink(folder, current+version))
+		must.Do(t, os.Rename(current+version, current))
 	}
 	publish("1", "streams: {events: }\n")
-	path := must(os.Executable()).in(t)
+	path := must.Get(os.Executable())(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path)
 	cmd.Args = []string{"exportbridge", "run"}
 	cmd.Env = []string{"BRIDGE_CONFIG=" + current + "/streams.yaml", "EXPORT_API_KEY=any", "KAFKA_BROKERS=127.0.0.1:1", "REDIS_URL=redis://127.0.0.1:1/0", "HTTP_ADDR=off", "BRIDGE_SHUTDOWN_TIMEOUT=1s", "LOG_FORMAT=text"}
-	said := must(cmd.StderrPipe()).in(t)
-	noError(t, cmd.Start())
+	said := must.Get(cmd.StderrPipe())(t)
+	must.Do(t, cmd.Start())
 	lines := bufio.NewScanner(said)
 	await := func(text string) {
 		t.Helper()
@@ -122,13 +123,13 @@ func TestReloadSignals(t *testing.T) {
 		t.Fatalf("the program ended without %q", text)
 	}
 	await("stream starts")
-	noError(t, cmd.Process.Signal(syscall.SIGHUP))
+	must.Do(t, cmd.Process.Signal(syscall.SIGHUP))
 	await("settings reloaded")
 	publish("2", "streams: {events: , Users: }\n")
 	await(`settings not reloaded; the streams go on unchanged`)
 	publish("3", "streams: {events: , users: }\n")
 	await("settings reloaded")
-	noError(t, cmd.Process.Signal(syscall.SIGTERM))
+	must.Do(t, cmd.Process.Signal(syscall.SIGTERM))
 	_, _ = io.Copy(io.Discard, said)
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)

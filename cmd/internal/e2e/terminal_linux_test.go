@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/cmd/internal/process"
 	"exportbridge/cmd/internal/process/ptytest"
 )
@@ -18,7 +19,7 @@ import (
 // On a terminal the log is text, and the status line fits.
 func TestDemoOnATerminal(t *testing.T) {
 	t.Parallel()
-	path := must(os.Executable()).in(t)
+	path := must.Get(os.Executable())(t)
 	for _, columns := range []int{80, 110} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		t.Cleanup(cancel)
@@ -80,7 +81,7 @@ func TestMakeDemoInterrupted(t *testing.T) {
 	terminal := ptytest.Open(t, 80)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal.File, terminal.File, terminal.File
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	noError(t, cmd.Start())
+	must.Do(t, cmd.Start())
 	eventually(t, stepTimeout, "the demo", func() bool {
 		_, err := os.Stat(ready)
 		return err == nil

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/cmd/internal/command"
 	"exportbridge/cmd/internal/config"
@@ -55,7 +56,7 @@ func loadCompose(t *testing.T, environ []string, profiles ...string) *types.Proj
 	if err != nil {
 		t.Fatal(err)
 	}
-	project := must(options.LoadProject(t.Context())).in(t)
+	project := must.Get(options.LoadProject(t.Context()))(t)
 	return project
 }
 
@@ -280,7 +281,7 @@ func TestComposeVariables(t *testing.T) {
 	}
 	for name := range names {
 		mark := "registry.example.com/mark-of-" + strings.ToLower(name)
-		resolved := must(loadCompose(t, append(slices.Clone(realEnv), name+"="+mark)).MarshalYAML()).in(t)
+		resolved := must.Get(loadCompose(t, append(slices.Clone(realEnv), name+"="+mark)).MarshalYAML())(t)
 		if !bytes.Contains(resolved, []byte(mark)) {
 			t.Errorf("%s changes nothing", name)
 		}
@@ -305,7 +306,7 @@ func TestComposeReadsEnvFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := must(options.LoadProject(t.Context())).in(t)
+	p := must.Get(options.LoadProject(t.Context()))(t)
 	s := wantSettings(t, p.Services["bridge"])
 	if st := &s.Streams[0]; !slices.Equal(st.Engine.Origin.Events, []string{"orderPlaced"}) ||
 		st.Kafka.Topic != "orders" || !slices.Equal(st.Kafka.Brokers, []string{"kafka:19092"}) {
@@ -386,7 +387,7 @@ func TestComposeAsksKafkaLightly(t *testing.T) {
 	if !strings.Contains(*script, port) || !strings.Contains(*kafka.Environment["KAFKA_LISTENERS"], ":"+port) {
 		t.Fatalf("the health check %q asks no listener of %s", args, *kafka.Environment["KAFKA_LISTENERS"])
 	}
-	l := must(net.Listen("tcp", "127.0.0.1:0")).in(t)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	_, free, _ := net.SplitHostPort(l.Addr().String())
 	*script = strings.ReplaceAll(*script, port, free)
 	if said, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
