@@ -163,7 +163,10 @@ func (c *Client) DecodeItem(item []byte) (*bridge.Page, error) {
 	if err == nil && c.private != nil {
 		err = c.private.hide(page, c.decoders.V)
 	}
-	return page, err
+	if err != nil {
+		return nil, err
+	}
+	return page, nil
 }
 
 // DecodeRecord is DecodeItem for the value of a record with this ce_id, to which the rules
