@@ -31,9 +31,11 @@ type held struct {
 // Ring holds the keys of all subjects, and follows the topic. Its methods may be called
 // concurrently.
 type Ring struct {
-	cfg  Config
-	stop context.CancelFunc
-	done chan struct{}
+	cfg   Config
+	begin sync.Once
+	start func() // begins run, by begin
+	stop  context.CancelFunc
+	done  chan struct{}
 
 	mu      sync.Mutex // guards all below
 	client  *kafkaclient.Client
@@ -48,17 +50,18 @@ type Ring struct {
 	rollAt time.Time // see roll; zero if nothing waits
 }
 
-// New returns a Ring. It connects in the background. The caller closes it.
+// New returns a Ring. It connects with the first call of Of. The caller closes it.
 func New(cfg Config) *Ring {
 	ctx, stop := context.WithCancel(context.Background())
 	r := &Ring{cfg: cfg, stop: stop, done: make(chan struct{}), keys: make(map[seal.Name]held), changed: make(chan struct{})}
-	go r.run(ctx) // ends with Close
+	r.start = func() { go r.run(ctx) } // ends with Close
 	return r
 }
 
 // Close implements seal.Keys.
 func (r *Ring) Close() {
 	r.stop()
+	r.begin.Do(func() { close(r.done) }) // unless it has begun
 	<-r.done
 }
 
@@ -140,6 +143,10 @@ func (r *Ring) adopt(found []*seal.Record, next int64) {
 
 // Of implements seal.Keys.
 func (r *Ring) Of(subjects []string) ([]*seal.Key, error) {
+	if len(subjects) == 0 {
+		return nil, nil
+	}
+	r.begin.Do(r.start)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	client, err := r.await(ctx, 0)

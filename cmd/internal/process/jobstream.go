@@ -15,6 +15,7 @@ import (
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/kafkastream"
 	"exportbridge/bridge/keyring"
+	"exportbridge/bridge/seal"
 	"exportbridge/cmd/internal/config"
 )
 
@@ -126,7 +127,9 @@ func (w *jobPorts) Create(ctx context.Context, j *backfill.Job) (id string, err 
 // checkAPI requests one page with the filter of the job, and with both bounds, as its
 // windows have.
 func (w *jobPorts) checkAPI(ctx context.Context, events []string) error {
-	api, err := exportapi.New(w.export(events))
+	export := w.export(events)
+	export.Keys = seal.None // its items are not published
+	api, err := exportapi.New(export)
 	if err != nil {
 		return err
 	}
