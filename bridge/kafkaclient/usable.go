@@ -151,10 +151,11 @@ func (c *Config) CanKeepKeys(t *Topic) error {
 	switch {
 	case !t.Exists:
 		return unusable(bridge.ReasonTopic, "topic_missing", "if values were encrypted before, restore the topic: "+
-			"without it they stay unreadable; otherwise: exportbridge topics create --execute", "topic %s does not exist", t.Name)
+			"without it they stay unreadable; otherwise: exportbridge topics create --execute",
+			"topic %s does not exist", t.Name)
 	case len(t.Partitions) != 1:
-		return unusable(bridge.ReasonTopic, "partitions", "create it again with one partition, before values are encrypted",
-			"topic %s has %d partitions, 1 is required: the keys of a subject have one order", t.Name, len(t.Partitions))
+		return unusable(bridge.ReasonTopic, "partitions", "create it again with one partition, before values are "+
+			"encrypted", "topic %s has %d partitions, 1 is required: the keys of a subject have one order", t.Name, len(t.Partitions))
 	}
 	return c.canCompact(t, "keys")
 }

@@ -53,7 +53,8 @@ type Ring struct {
 // New returns a Ring. It connects with the first call of Of. The caller closes it.
 func New(cfg Config) *Ring {
 	ctx, stop := context.WithCancel(context.Background())
-	r := &Ring{cfg: cfg, stop: stop, done: make(chan struct{}), keys: make(map[seal.Name]held), changed: make(chan struct{})}
+	r := &Ring{cfg: cfg, stop: stop, done: make(chan struct{}), keys: make(map[seal.Name]held),
+		changed: make(chan struct{})}
 	r.start = func() { go r.run(ctx) } // ends with Close
 	return r
 }

@@ -89,7 +89,8 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	for _, text := range []string{"", "eb1", "eb1:", "eb1:AAAA:AAAA", "eb2:AAAAAAAAAAAA:AAAA", "eb1:AAAAAAAAAAAA:A", "a@b"} {
+	for _, text := range []string{"", "eb1", "eb1:", "eb1:AAAA:AAAA", "eb2:AAAAAAAAAAAA:AAAA", "eb1:AAAAAAAAAAAA:A",
+		"a@b"} {
 		if _, err := seal.Parse(text); !errors.Is(err, seal.ErrNotSealed) {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -127,7 +128,8 @@ func TestRotation(t *testing.T) {
 	} {
 		_, err := master(t, tc.lines).Read(key2, value2)
 		f := bridge.FaultOf(err)
-		if err == nil || f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig || !strings.Contains(f.Hint, tc.want) {
+		if err == nil || f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig ||
+			!strings.Contains(f.Hint, tc.want) {
 			t.Errorf("%s: %v, hint %q", name, err, f.Hint)
 		}
 	}
@@ -170,7 +172,8 @@ func TestParseMaster(t *testing.T) {
 	t.Parallel()
 	secret := strings.Fields(line("m1", 1))[1]
 	for _, text := range []string{"", "m1", secret, "m1 " + secret[:10], line("m1", 1) + line("m1", 2),
-		"m1 " + base64.StdEncoding.EncodeToString(make([]byte, 33)), "m1 " + base64.StdEncoding.EncodeToString(make([]byte, 31))} {
+		"m1 " + base64.StdEncoding.EncodeToString(make([]byte, 33)),
+		"m1 " + base64.StdEncoding.EncodeToString(make([]byte, 31))} {
 		if _, err := seal.ParseMaster(text); err == nil || strings.Contains(err.Error(), secret[:10]) {
 			t.Errorf("%q: %v", text, err)
 		}

@@ -70,8 +70,8 @@ func (c *Config) Compile() (*Rules, error) {
 	}
 	p.Check(len(r.all) <= maxRules, "EVENT_DROP", "%d rules, with those of EVENT_HASH, EVENT_MASK and EVENT_ENCRYPT, "+
 		"are more than %d; drop an object instead of its members", len(r.all), maxRules)
-	p.Check(c.Keys != "", keysVariable, "is required with EVENT_DROP, EVENT_HASH, EVENT_MASK and EVENT_ENCRYPT; for example %s",
-		keysExample)
+	p.Check(c.Keys != "", keysVariable, "is required with EVENT_DROP, EVENT_HASH, EVENT_MASK and EVENT_ENCRYPT; "+
+		"for example %s", keysExample)
 	keys, err := seal.ParseLines(c.Keys.Reveal())
 	p.Check(err == nil || c.Keys == "", keysVariable, "%v; for example %s", err, keysExample)
 	if c.Encrypts() {

@@ -305,7 +305,8 @@ func TestEncryptSettings(t *testing.T) {
 	with := redact.Config{Drop: []string{"/b"}, Encrypt: []string{"/a"}, Subject: "/u"}
 	without := redact.Config{Drop: []string{"/b"}}
 	a, b := redactor(t, with).Label, redactor(t, without).Label
-	if !strings.HasSuffix(a, bridge.ValuesEncrypted) || strings.Contains(b, bridge.ValuesEncrypted) || a == b+bridge.ValuesEncrypted {
+	if !strings.HasSuffix(a, bridge.ValuesEncrypted) || strings.Contains(b, bridge.ValuesEncrypted) ||
+		a == b+bridge.ValuesEncrypted {
 		t.Errorf("labels %s with, %s without encryption", a, b)
 	}
 }

@@ -232,7 +232,8 @@ func (s *sealed) nowhere(text string, more ...string) {
 // published of subjects that are forgotten since is not published again, in either mode.
 func TestE2ESealRecovers(t *testing.T) {
 	t.Parallel()
-	each(t, servers.Real(t), []string{string(bridge.ExactlyOnce), string(bridge.AtLeastOnce)}, func(t *testing.T, mode string) {
+	modes := []string{string(bridge.ExactlyOnce), string(bridge.AtLeastOnce)}
+	each(t, servers.Real(t), modes, func(t *testing.T, mode string) {
 		const n, half = 100, 60
 		s := sealStage(t, n, -1)
 		s.deliver(bridge.Mode(mode))

@@ -86,7 +86,8 @@ func (o *forgetOptions) run(ctx context.Context, a *cli.App, subject string) err
 			continue
 		}
 		if _, err := seal.ParseMaster(st.Export.Private.Master.Reveal()); err != nil {
-			return cli.WrongUsage("set EVENT_ENCRYPT_KEY_FILE as for the bridge", "stream %s: EVENT_ENCRYPT_KEY: %w", st.Name, err)
+			return cli.WrongUsage("set EVENT_ENCRYPT_KEY_FILE as for the bridge", "stream %s: EVENT_ENCRYPT_KEY: %w",
+				st.Name, err)
 		}
 		cfg := process.KeyConfig(st)
 		found, err := keyring.Forget(ctx, cfg, subject, o.execute)
