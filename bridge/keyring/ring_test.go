@@ -180,8 +180,8 @@ func TestForgetWhileKeysAreMade(t *testing.T) {
 	if keysOf(t, ring(t, cfg), "anna")[0] != seal.Forgotten {
 		t.Error("a key is in use after the mark")
 	}
-	f := forget(t, cfg, "anna", true) // those after the mark, which no value has
-	if f = forget(t, cfg, "anna", false); f.Keys != 0 {
+	forget(t, cfg, "anna", true) // those after the mark, which no value has
+	if f := forget(t, cfg, "anna", false); f.Keys != 0 {
 		t.Errorf("%+v", f)
 	}
 }

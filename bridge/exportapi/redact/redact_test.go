@@ -277,7 +277,7 @@ func TestSubject(t *testing.T) {
 	t.Parallel()
 	r := redactor(t, redact.Config{Encrypt: []string{"/a"}, Subject: "/u/id", Hash: []string{"/u/id"}})
 	for item, want := range map[string]string{
-		`{"u":{"id":"anna"}}`: "anna", ` { "x":1, "u" : { "id" : "\u0061nna" } } `: "anna", `{"u":{"id":17}}`: "17",
+		`{"u":{"id":"anna"}}`: "anna", `{ "x":1, "u" : { "id" : "\u0061nna" } }`: "anna", `{"u":{"id":17}}`: "17",
 		`{"u":{"id":"a","id":"b"}}`: "", `{"u":{"id":"a"},"u":{"id":"b"}}`: "", `{"u":{"id":"\ud800"}}`: "",
 		`{"u":{"id":""}}`: "", `{"u":{"id":null}}`: "", `{"u":{"id":true}}`: "", `{"u":{"id":{}}}`: "", `{"u":null}`: "",
 		`{}`: "", `[]`: "",
