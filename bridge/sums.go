@@ -9,6 +9,9 @@ import (
 // IDsChanged ends the name of rules for private data that change the ids of items.
 const IDsChanged = "+ids"
 
+// ValuesEncrypted is in the name of rules that encrypt values.
+const ValuesEncrypted = "+enc"
+
 // Sums identify an item whose record lacks private data. They are made of the item as it
 // was received, so that items that differ in private data alone stay different, and so that
 // a change of the rules changes no identity.
@@ -25,6 +28,9 @@ type Sums struct {
 	WasRecord [16]byte
 	// Border is set if the item has an id.
 	Border, WasBorder BorderItem
+	// Replaced is set if a constant is in place of an encrypted value. The item's record may
+	// have been published with the value, so that only its id identifies it.
+	Replaced bool
 }
 
 // NewSums returns the sums of an item with these HMAC and SHA-256. id is the id of the item,

@@ -67,6 +67,9 @@ func New(cfg Config) (*Client, error) {
 	preset := presets[cfg.Resource]
 	urls, _ := cfg.endpoints(preset)   // validated
 	own, _ := parseRate(cfg.RateLimit) // validated
+	if cfg.Private.Encrypts() && cfg.Keys == nil {
+		return nil, errors.New("export API: EVENT_ENCRYPT requires Config.Keys")
+	}
 	if cfg.Shared == nil {
 		cfg.Shared = new(Shared)
 	}
@@ -82,7 +85,9 @@ func New(cfg Config) (*Client, error) {
 	c.faults = faults{cfg: &c.cfg, urls: urls, auth: c.auth, reader: &c.reader,
 		hidden: c.requests.secrets(), withheld: c.requests.credentials}
 	c.pages.init(&c.cfg, &c.requests, &c.faults, c.decoders.V)
-	c.private = newPrivate(&c.cfg)
+	if c.private = newPrivate(&c.cfg); cfg.Private.Encrypts() {
+		c.private.keys = cfg.Keys()
+	}
 	c.recycle = func(p *bridge.Page) {
 		c.memory.Give(memory.Page{Body: p.Body, Events: p.Events}, p.Items)
 		p.Body, p.Events = nil, nil
@@ -104,6 +109,9 @@ func (c *Client) Close() {
 	c.tokens.Leave()
 	c.decoders.Leave()
 	c.requests.leaks.Leave()
+	if c.private != nil && c.private.keys != nil {
+		c.private.keys.Close()
+	}
 }
 
 // Endpoint returns the host and path of pages, for tracing.
@@ -123,7 +131,7 @@ func (c *Client) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, e
 func (c *Client) Decode(p *bridge.Page) error {
 	err := c.decode(p)
 	if err == nil && c.private != nil {
-		c.private.hide(p, c.decoders.V)
+		err = c.private.hide(p, c.decoders.V)
 	}
 	return err
 }
@@ -153,9 +161,12 @@ func (c *Client) decode(p *bridge.Page) error {
 func (c *Client) DecodeItem(item []byte) (*bridge.Page, error) {
 	page, err := c.decodeItem(item)
 	if err == nil && c.private != nil {
-		c.private.hide(page, c.decoders.V)
+		err = c.private.hide(page, c.decoders.V)
 	}
-	return page, err
+	if err != nil {
+		return nil, err
+	}
+	return page, nil
 }
 
 // DecodeRecord is DecodeItem for the value of a record with this ce_id, to which the rules

@@ -17,6 +17,7 @@ import (
 	"exportbridge/bridge/exportapi/internal/linklocal"
 	"exportbridge/bridge/exportapi/internal/transport"
 	"exportbridge/bridge/exportapi/redact"
+	"exportbridge/bridge/seal"
 )
 
 // maxPageSize is the default of EXPORT_MAX_PAGE_SIZE.
@@ -48,6 +49,9 @@ type Config struct {
 	KeepItems bool
 	// Private has the rules for private data.
 	Private redact.Config
+	// Keys returns the keys of encrypted values, which the Client closes. It is required with
+	// rules that encrypt; seal.None withholds the values, for those who publish nothing.
+	Keys func() seal.Keys
 	// Beside marks a client of a job, which runs beside the streams. See Shared.
 	Beside bool
 

@@ -25,7 +25,8 @@ func (m *mapping) diagnose(e *bridge.Event) (why, remedy string) {
 	}
 	if e.Defect == bridge.DefectPrivate {
 		return "a rule for private data cannot be applied with certainty: a member occurs twice, or a value on its way is " +
-			"of another kind", "set EVENT_DROP, EVENT_HASH and EVENT_MASK to pointers that suit all items"
+				"of another kind, or it has values to encrypt and no subject",
+			"set EVENT_DROP, EVENT_HASH, EVENT_MASK, EVENT_ENCRYPT and EVENT_SUBJECT to pointers that suit all items"
 	}
 	at, format := m.pointersOf(m.resource).times, timeFormats[m.ItemTimeFormat]
 	if e.Defect == bridge.DefectNone && (e.Time == bridge.NoTime || guess.Plausible(e.Time)) {

@@ -1,11 +1,13 @@
 package exportapi
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/redact"
+	"exportbridge/bridge/seal"
 )
 
 // private applies the rules for private data to the items of a client.
@@ -14,6 +16,7 @@ type private struct {
 	// id is set if a rule changes the ids of items, values if one changes any value of an
 	// event.
 	id, values bool
+	keys       seal.Keys // nil if no rule encrypts
 }
 
 // Redacted names the rules for private data, as the header eb-redacted of records does. It
@@ -31,7 +34,7 @@ func (c *Config) Redacted() string {
 
 // newPrivate returns nil if no rules are set, or if they are not valid.
 func newPrivate(cfg *Config) *private {
-	rules, _ := cfg.Private.Compile()
+	rules, _ := cfg.rules()
 	if rules == nil {
 		return nil
 	}
@@ -45,9 +48,56 @@ func newPrivate(cfg *Config) *private {
 	return h
 }
 
+// rules compiles the rules for private data.
+func (c *Config) rules() (*redact.Rules, error) {
+	own := c.Private
+	own.Subject = cmp.Or(own.Subject, c.keyPointer())
+	return own.Compile()
+}
+
+// subjectKeys returns the key of each item of a page, nil for one without a subject.
+func (h *private) subjectKeys(p *bridge.Page) ([]*seal.Key, error) {
+	if h.keys == nil {
+		return nil, nil
+	}
+	var subjects []string
+	known, of := make(map[string]int), make([]int, len(p.Events))
+	for i := range p.Events {
+		of[i] = -1
+		e := &p.Events[i]
+		if e.Defect == bridge.DefectBadText || e.Defect == bridge.DefectNotObject {
+			continue
+		}
+		if s := h.Subject(e.Raw); s != nil {
+			n, again := known[string(s)]
+			if !again {
+				n = len(subjects)
+				subjects, known[string(s)] = append(subjects, string(s)), n
+			}
+			of[i] = n
+		}
+	}
+	found, err := h.keys.Of(subjects)
+	if err != nil {
+		return nil, err
+	}
+	keys := make([]*seal.Key, len(p.Events))
+	for i, n := range of {
+		if n >= 0 {
+			keys[i] = found[n]
+		}
+	}
+	return keys, nil
+}
+
 // hide applies the rules to the items of a page. An item with uncertain private data keeps
 // no bytes and no values, apart from an id that no rule changes.
-func (h *private) hide(p *bridge.Page, with *decoders) {
+func (h *private) hide(p *bridge.Page, with *decoders) error {
+	keys, err := h.subjectKeys(p)
+	if err != nil {
+		p.Events, p.Items = p.Events[:0], 0
+		return err
+	}
 	d := with.borrow()
 	defer with.giveBack(d)
 	d.item.extra = 0
@@ -60,6 +110,9 @@ func (h *private) hide(p *bridge.Page, with *decoders) {
 		from := len(out)
 		err := redact.ErrUncertain
 		if e.Defect != bridge.DefectBadText && e.Defect != bridge.DefectNotObject {
+			if keys != nil {
+				h.Key = keys[i]
+			}
 			if out, err = h.Apply(out, e.Raw); err != nil {
 				e.Defect = bridge.DefectPrivate
 			}
@@ -71,12 +124,13 @@ func (h *private) hide(p *bridge.Page, with *decoders) {
 			}
 			continue
 		}
-		e.Raw = out[from:len(out):len(out)]
+		e.Raw, sums[i].Replaced = out[from:len(out):len(out)], h.Replaced
 		if h.values {
 			d.reread(e)
 		}
 	}
 	p.Extra += d.item.extra + int64(cap(out))
+	return nil
 }
 
 // reread sets the event's values, apart from its time, by its changed bytes. A hash of what
@@ -95,7 +149,7 @@ func (d *pageDecoder) reread(e *bridge.Event) {
 
 // checkPrivate reports the rules that do not fit the mapping.
 func (c *Config) checkPrivate(p *bridge.Problems) {
-	rules, err := c.Private.Compile()
+	rules, err := c.rules()
 	if p.Add(err); rules == nil {
 		return
 	}
@@ -110,6 +164,17 @@ func (c *Config) checkPrivate(p *bridge.Problems) {
 	refuse("which identifies items; use EVENT_HASH="+strings.Join(at.ids, ",")+", or another EXPORT_ITEM_ID",
 		true, at.ids...)
 	refuse("by which the stream knows its position; choose another EXPORT_ITEM_TIME", false, at.times...)
+	if c.Private.Encrypts() {
+		read := append(slices.Clone(at.types), c.keyPointer())
+		for i := range c.Routes.Rules {
+			read = append(read, c.Routes.Rules[i].Pointer)
+		}
+		for _, at := range read {
+			r := rules.Touching(at)
+			p.Check(at == "" || r == nil || !r.Encrypts(), "EVENT_ENCRYPT", "changes %s, from which keys, types or topics of "+
+				"records are read; use EVENT_HASH=%s, or another KAFKA_KEY", at, at)
+		}
+	}
 	refuse("by which the stream knows late items; set EXPORT_ITEM_INGESTED=none", false, at.ingested...)
 	if c.cursorIn() == inLastItem {
 		refuse("which is the next cursor", false, "/"+strings.TrimPrefix(c.CursorField, "/"))

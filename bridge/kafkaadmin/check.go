@@ -112,6 +112,9 @@ func (c *check) all(ctx context.Context) {
 	if c.topics.Attest != nil {
 		c.attest()
 	}
+	if c.topics.Keys != nil {
+		c.keys()
+	}
 	c.transactions(ctx)
 }
 
@@ -317,6 +320,29 @@ func (c *check) attest() {
 	default:
 		c.add(LevelWarn, "exportbridge topics create --execute", "topic %s does not exist: nothing is attested", t.Name)
 	}
+}
+
+// keys checks the topic of keys.
+func (c *check) keys() {
+	t := c.topics.Keys
+	if err := c.CanKeepKeys(t); err != nil {
+		c.fail(c.Fault(err, t.Name))
+		return
+	}
+	c.add(LevelOK, "", "topic %s: %s, for the keys of encrypted values", t.Name, sizeText(t))
+	if !t.Settings.Known {
+		c.unreadable(t, "cleanup.policy must be compact")
+		return
+	}
+	for name, want := range keyConfigs() {
+		most, _ := strconv.ParseFloat(want, 64)
+		if has, err := strconv.ParseFloat(t.Configs[name], 64); err == nil && has > most {
+			c.add(LevelWarn, c.Alter(t.Name, name+"="+want),
+				"topic %s: %s is %s; a deleted key stays on disk for longer than %s", t.Name, name, t.Configs[name],
+				kafkaclient.KeyCompaction+kafkaclient.KeySegment)
+		}
+	}
+	c.replicas(t)
 }
 
 // transactions checks the stream's transactional id and transaction.version.

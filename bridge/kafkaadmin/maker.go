@@ -45,6 +45,8 @@ func (m *maker) wanted(name string, replicas int) PlannedTopic {
 	switch {
 	case m.compacted(name):
 		t.Partitions, t.Configs = kafkaclient.CheckpointPartitions, checkpointConfigs()
+	case name == m.topics.Keys:
+		t.Partitions, t.Configs = 1, keyConfigs()
 	case name == m.topics.Attest: // a chain of few records: none may be deleted
 		t.Partitions, t.Configs = 1, map[string]string{"cleanup.policy": "delete", "retention.ms": "-1"}
 	default:
@@ -75,6 +77,17 @@ func checkpointConfigs() map[string]string {
 		"segment.bytes":             strconv.Itoa(16 << 20),
 		"segment.ms":                strconv.FormatInt((10 * time.Minute).Milliseconds(), 10),
 		"min.cleanable.dirty.ratio": "0.1",
+	}
+}
+
+// keyConfigs are the settings of a topic of keys: a deleted key leaves the disks soon.
+func keyConfigs() map[string]string {
+	millis := func(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+	return map[string]string{
+		"cleanup.policy":            "compact",
+		"max.compaction.lag.ms":     millis(kafkaclient.KeyCompaction),
+		"segment.ms":                millis(kafkaclient.KeySegment),
+		"min.cleanable.dirty.ratio": "0.01",
 	}
 }
 

@@ -21,6 +21,12 @@ func (s *Stream) ACLs() []string {
 		all = append(all, s.grants(topic, s.CreateTopics)...)
 	}
 	all = append(all, s.Rights.Transactions, s.Rights.Group)
+	if keys := s.Topics.Keys; keys != "" {
+		all = append(all, s.GrantWrite(keys), s.GrantRead(keys))
+		if s.CreateTopics {
+			all = append(all, s.GrantCreate(keys))
+		}
+	}
 	if attest := s.Topics.Attest; attest != "" {
 		all = append(append(all, s.grants(attest, s.CreateTopics)...), s.marksACLs()...)
 	}

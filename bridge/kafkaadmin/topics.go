@@ -22,8 +22,8 @@ type TopicPlan struct {
 
 // PlannedTopic is one topic of a TopicPlan.
 type PlannedTopic struct {
-	// Name is the topic's name. Role is "events", "dead letters", "checkpoints", "jobs" or
-	// "attestation".
+	// Name is the topic's name. Role is "events", "dead letters", "checkpoints", "jobs",
+	// "attestation" or "keys".
 	Name   string `json:"name"`
 	Role   string `json:"role"`
 	Exists bool   `json:"exists"`
@@ -102,6 +102,7 @@ func (s *Stream) plan(ctx context.Context, client *kafkaclient.Client) (TopicPla
 	add("checkpoints", topics.Checkpoints)
 	add("jobs", topics.Jobs)
 	add("attestation", topics.Attest)
+	add("keys", topics.Keys)
 	return plan, nil
 }
 
@@ -150,6 +151,41 @@ func (s *Stream) EnsureAttest(ctx context.Context) error {
 				}
 			}
 			return struct{}{}, s.Make(ctx, client, s.Topics.Attest)
+		})
+	return err
+}
+
+// MakeKeys creates the missing topic of keys if the stream creates topics and has published
+// nothing: otherwise the topic was lost, with the keys of all values, and an empty one would
+// hide that. Errors are Faults.
+func (s *Stream) MakeKeys(ctx context.Context) error {
+	_, err := kafkaclient.With(ctx, &s.Config, s.Topics.Keys,
+		func(ctx context.Context, client *kafkaclient.Client) (none struct{}, err error) {
+			lost := s.CanKeepKeys(&kafkaclient.Topic{Name: s.Topics.Keys})
+			if !s.CreateTopics {
+				return none, lost
+			}
+			topics, err := client.Describe(ctx, s.Topics.Published()...)
+			if err != nil {
+				return none, err
+			}
+			topics = slices.DeleteFunc(topics, func(t kafkaclient.Topic) bool { return !t.Exists })
+			var names []string
+			for i := range topics {
+				names = append(names, topics[i].Name)
+			}
+			held, err := client.Bounds(ctx, names...)
+			if err != nil {
+				return none, err
+			}
+			for _, partitions := range held {
+				for _, span := range partitions {
+					if span.To > 0 {
+						return none, lost
+					}
+				}
+			}
+			return none, s.Make(ctx, client, s.Topics.Keys)
 		})
 	return err
 }

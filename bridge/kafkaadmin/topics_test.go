@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
@@ -281,4 +283,53 @@ func TestReadyBeforeAllBrokersKnow(t *testing.T) {
 	}
 	late.Store(false)
 	must.Get(kafkaclient.With(t.Context(), &s.Config, "", s.Ready))(t)
+}
+
+// TestKeysTopic: the topic of keys is created compacted, by a stream that has published nothing.
+// Without it, a stream that has published is blocked: an empty one would hide that it was lost.
+func TestKeysTopic(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, kafkatest.Brokers(t), func(c *kafkastream.Config) { c.Encrypted = true })
+	s := needs(cfg)
+	keys := cfg.Topic + ".keys"
+	if acls := strings.Join(s.ACLs(), "\n"); !strings.Contains(acls, keys) {
+		t.Errorf("no grant of %s: %s", keys, acls)
+	}
+	if err := s.MakeKeys(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	plan, err := s.Create(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := plan.Topics[len(plan.Topics)-1]
+	if made.Name != keys || !made.Exists || made.Partitions != 1 || made.Configs["cleanup.policy"] != "compact" ||
+		made.Configs["max.compaction.lag.ms"] != "3600000" || len(made.Differences) > 0 {
+		t.Errorf("%+v", made)
+	}
+	client, err := cfg.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	record := &kgo.Record{Topic: cfg.Topic, Value: []byte("{}")}
+	if err := client.ProduceSync(t.Context(), record).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	lost := cfg
+	lost.Stream = "other"
+	other := needs(lost)
+	other.Topics.Keys += ".lost"
+	f := kafkatest.AsFault(t, other.MakeKeys(t.Context()), bridge.Permanent, bridge.ReasonTopic)
+	if !strings.Contains(f.Hint, "restore the topic") {
+		t.Errorf("hint %q", f.Hint)
+	}
+	bad := needs(cfg)
+	bad.Topics.Keys = cfg.Topic // it is not compacted
+	found := bad.Check(t.Context())
+	if !slices.ContainsFunc(found, func(f kafkaadmin.Finding) bool {
+		return f.Level == kafkaadmin.LevelFail && strings.Contains(f.Text, "1 is required")
+	}) {
+		t.Errorf("check finds %+v", found)
+	}
 }

@@ -13,6 +13,8 @@ type Topics struct {
 	Jobs string
 	// Attest has the records of the stream's attestation.
 	Attest string
+	// Keys has the keys of encrypted values.
+	Keys string
 }
 
 // OfEvents lists the topics of events, Events first.
@@ -29,8 +31,8 @@ func (t *Topics) Published() []string { return append(t.OfEvents(), named(t.Dead
 // Needed lists the topics that the stream requires.
 func (t *Topics) Needed() []string { return append(t.Published(), named(t.Checkpoints)...) }
 
-// All also lists the topics that the first job and the first attestation create.
-func (t *Topics) All() []string { return append(t.Needed(), named(t.Jobs, t.Attest)...) }
+// All also lists the topics that the first job and the first attestation create, and that of keys.
+func (t *Topics) All() []string { return append(t.Needed(), named(t.Jobs, t.Attest, t.Keys)...) }
 
 func named(all ...string) []string {
 	return slices.DeleteFunc(all, func(name string) bool { return name == "" })
@@ -39,9 +41,9 @@ func named(all ...string) []string {
 // Described are a stream's described topics by role, nil where unused or not
 // requested. Routed is in the order of Topics.Routed.
 type Described struct {
-	Events                                 *Topic
-	Routed                                 []*Topic
-	DeadLetters, Checkpoints, Jobs, Attest *Topic
+	Events                                       *Topic
+	Routed                                       []*Topic
+	DeadLetters, Checkpoints, Jobs, Attest, Keys *Topic
 }
 
 // Describe assigns described topics to their roles.
@@ -55,7 +57,7 @@ func (t *Topics) Describe(found []Topic, err error) (Described, error) {
 	}
 	d := Described{
 		Events: of(t.Events), DeadLetters: of(t.DeadLetters), Checkpoints: of(t.Checkpoints), Jobs: of(t.Jobs),
-		Attest: of(t.Attest),
+		Attest: of(t.Attest), Keys: of(t.Keys),
 	}
 	for _, name := range t.Routed {
 		d.Routed = append(d.Routed, of(name))

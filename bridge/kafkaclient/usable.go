@@ -3,6 +3,7 @@ package kafkaclient
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -14,6 +15,14 @@ import (
 // streams are spread over. It never changes: otherwise the checkpoints of a
 // stream would not be found.
 const CheckpointPartitions = 16
+
+// KeySegment is how long a segment of a topic of keys takes records: Kafka compacts closed
+// segments only. KeyCompaction is how long they may wait for it. Kafka deletes a key within
+// about the sum of both.
+const (
+	KeySegment    = 10 * time.Minute
+	KeyCompaction = time.Hour
+)
 
 // CheckpointPartition returns the partition of the stream's checkpoints,
 // whatever the topic's partition count: murmur2 of the name, like Kafka's
@@ -124,23 +133,44 @@ func (c *Config) CanRead(t *Topic) error {
 
 // CanCheckpoint returns why a topic cannot hold checkpoints, or nil.
 func (c *Config) CanCheckpoint(t *Topic) error {
-	policy := t.Configs["cleanup.policy"]
 	switch {
 	case !t.Exists:
 		return c.missing(t, bridge.HintCheckpointTopicMissing)
-	case !t.may(kmsg.ACLOperationWrite):
-		return forbidden(t, "write", c.GrantWrite(t.Name))
-	case !t.may(kmsg.ACLOperationRead):
-		return c.CanRead(t)
 	case len(t.Partitions) < CheckpointPartitions:
 		return unusable(bridge.ReasonTopic, "partitions",
 			fmt.Sprintf("kafka-topics.sh --bootstrap-server %s --alter --topic %s --partitions %d",
 				strings.Join(c.Brokers, ","), t.Name, CheckpointPartitions),
 			"topic %s has %d partitions, %d are required: each stream has a fixed partition",
 			t.Name, len(t.Partitions), CheckpointPartitions)
+	}
+	return c.canCompact(t, "checkpoints")
+}
+
+// CanKeepKeys returns why a topic cannot keep the keys of encrypted values, or nil.
+func (c *Config) CanKeepKeys(t *Topic) error {
+	switch {
+	case !t.Exists:
+		return unusable(bridge.ReasonTopic, "topic_missing", "if values were encrypted before, restore the topic: "+
+			"without it they stay unreadable; otherwise: exportbridge topics create --execute",
+			"topic %s does not exist", t.Name)
+	case len(t.Partitions) != 1:
+		return unusable(bridge.ReasonTopic, "partitions", "create it again with one partition, before values are "+
+			"encrypted", "topic %s has %d partitions, 1 is required: the keys of a subject have one order", t.Name, len(t.Partitions))
+	}
+	return c.canCompact(t, "keys")
+}
+
+// canCompact returns why a compacted topic cannot be written and read, or nil.
+func (c *Config) canCompact(t *Topic, what string) error {
+	policy := t.Configs["cleanup.policy"]
+	switch {
+	case !t.may(kmsg.ACLOperationWrite):
+		return forbidden(t, "write", c.GrantWrite(t.Name))
+	case !t.may(kmsg.ACLOperationRead):
+		return c.CanRead(t)
 	case t.Settings.Known && (!t.Settings.Compacted || strings.Contains(policy, "delete")):
 		return unusable(bridge.ReasonTopic, "cleanup_policy", c.Alter(t.Name, "cleanup.policy=compact"),
-			"topic %s has cleanup.policy %s: checkpoints would be deleted after the retention time", t.Name, policy)
+			"topic %s has cleanup.policy %s: %s would be deleted after the retention time", t.Name, policy, what)
 	}
 	return tooSmall(t)
 }

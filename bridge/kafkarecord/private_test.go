@@ -78,3 +78,31 @@ func sumOf(text string) []byte {
 	_, _ = hex.Decode(sum[:], []byte(e.Sum()))
 	return sum[:]
 }
+
+// TestHeldEncrypted: a record with encrypted values is known by its bytes, so that another event
+// with its id is news. If the subject is forgotten since, its id is all that it is known by.
+func TestHeldEncrypted(t *testing.T) {
+	t.Parallel()
+	const rules = "today" + bridge.ValuesEncrypted
+	for name, tc := range map[string]struct {
+		value, id      string
+		replaced, want bool
+	}{
+		"its bytes":                     {"now", "x", false, true},
+		"its id with other bytes":       {"before", "id", false, false},
+		"its id, forgotten since":       {"before", "id", true, true},
+		"another id, forgotten since":   {"before", "x", true, false},
+		"its bytes, forgotten long ago": {"now", "x", true, true},
+	} {
+		sums := bridge.NewSums([32]byte{1}, [32]byte(sumOf("raw")), []byte("id"), nil)
+		sums.Replaced = tc.replaced
+		e := bridge.Event{ID: []byte("id"), Raw: []byte("now"), Sums: &sums}
+		h := newPublishedIndex(false, rules)
+		h.add(&kgo.Record{Value: []byte(tc.value), Headers: []kgo.RecordHeader{
+			{Key: HeaderID, Value: []byte(tc.id)}, {Key: HeaderRedacted, Value: []byte(rules)},
+		}})
+		if got := h.Match(&e); got != tc.want {
+			t.Errorf("%s: held %v, want %v", name, got, tc.want)
+		}
+	}
+}

@@ -300,11 +300,14 @@ type publishedIndex struct {
 	// their ids say nothing either.
 	redacted          string
 	foreign, otherIDs bool
+	// encrypted is set if the rules encrypt values: records are known by their ids too, for
+	// items whose values are replaced now.
+	encrypted bool
 }
 
 func newPublishedIndex(byKey bool, redacted string) *publishedIndex {
 	return &publishedIndex{events: make(map[fingerprint]int32), letters: make(map[fingerprint]int32), byKey: byKey,
-		redacted: redacted}
+		redacted: redacted, encrypted: strings.Contains(redacted, bridge.ValuesEncrypted)}
 }
 
 func (p *publishedIndex) len() int { return len(p.events) + len(p.letters) }
@@ -348,6 +351,9 @@ func (p *publishedIndex) item(r *kgo.Record) (item, other fingerprint, keyed boo
 	case redacted != nil && bridge.SumsOfRecord(id) != nil: // others can have the same bytes
 		return fingerprintOf(append([]byte(recordID), id...)), fingerprintOf(append([]byte(bare), r.Value...)), false
 	}
+	if redacted != nil && p.encrypted {
+		other = fingerprintOf(append([]byte(recordID), id...))
+	}
 	return fingerprintOf(r.Value), other, false
 }
 
@@ -372,7 +378,7 @@ func (p *publishedIndex) Match(e *bridge.Event) bool {
 		return false
 	}
 	return p.match(e, fingerprint(e.Sums.Plain[:16])) || p.match(e, fingerprint(e.Sums.Keyed[:16])) ||
-		(p.foreign || e.ID == nil) && p.match(e, fingerprintOf(e.AppendRecordID([]byte(recordID)))) ||
+		(p.foreign || e.Sums.Replaced || e.ID == nil) && p.match(e, fingerprintOf(e.AppendRecordID([]byte(recordID)))) ||
 		e.ID != nil && p.match(e, fingerprintOf(append([]byte(bare), e.Raw...)))
 }
 

@@ -32,6 +32,8 @@ type Config struct {
 	Sampled func(*kgo.Record)
 	// Attested is set if the stream's past periods are attested, in AttestTopic.
 	Attested bool
+	// Encrypted is set if values of events are encrypted, with keys in KeysTopic.
+	Encrypted bool
 	// Known, if not nil, returns the stream's checkpoint stored outside of Kafka, or
 	// bridge.ErrNoCheckpoint. It is called when a topic is missing. After any other error
 	// the topic is not created.
@@ -136,11 +138,8 @@ func (c *Config) Validate() error {
 	p.Check(c.Topic != c.DeadTopic(), "KAFKA_DLQ_TOPIC", "must differ from KAFKA_TOPIC (%s), for example dlq.%s",
 		c.Topic, c.Topic)
 	c.checkRoutes(p)
-	if attest := AttestTopic(c.Topic); c.Attested {
-		kafkaclient.CheckTopic(p, "BRIDGE_ATTEST", attest, "export.events.attest")
-		p.Check(!slices.Contains(append(c.Routes().Topics, c.DeadTopic(), c.CheckpointTopic), attest), "BRIDGE_ATTEST",
-			"publishes records to topic %s, which KAFKA_ROUTES, KAFKA_DLQ_TOPIC or KAFKA_CHECKPOINT_TOPIC names too", attest)
-	}
+	c.checkOwn(p, "BRIDGE_ATTEST", AttestTopic(c.Topic), c.Attested)
+	c.checkOwn(p, "EVENT_ENCRYPT", KeysTopic(c.Topic), c.Encrypted)
 	p.Check(keyPattern.MatchString(c.Key), "KAFKA_KEY", "%q is neither a JSON pointer nor none, for example %s",
 		c.Key, bridge.PointerLike(c.Key))
 	p.Check(c.Source == "" || uriReference.MatchString(c.Source) && len(c.Source) <= 1000, "KAFKA_CE_SOURCE",
@@ -155,10 +154,21 @@ func (c *Config) Validate() error {
 	p.OneOf("KAFKA_COMPRESSION", c.Compression, "none", "gzip", "snappy", "lz4", "zstd")
 	p.OneOf("BRIDGE_HEADERS", c.Headers, headersCloudEvents, headersMinimal, headersNone)
 	p.Check(c.Redacted == "" || c.Headers != headersNone, "BRIDGE_HEADERS",
-		"must be cloudevents or minimal with EVENT_DROP, EVENT_HASH or EVENT_MASK: a header names the rules")
+		"must be cloudevents or minimal with EVENT_DROP, EVENT_HASH, EVENT_MASK or EVENT_ENCRYPT: a header names the rules")
 	p.OneOf("BRIDGE_ON_BAD_EVENT", c.OnBadEvent, "dlq", divertAll, stopStream)
 	p.OneOf("BRIDGE_ON_EXPIRED", c.OnExpired, "publish-time", stopStream)
 	return p.Err()
+}
+
+// checkOwn checks a topic that a setting adds to the stream.
+func (c *Config) checkOwn(p *bridge.Problems, variable, topic string, used bool) {
+	if !used {
+		return
+	}
+	kafkaclient.CheckTopic(p, variable, topic, "export.events")
+	others := append([]string{c.DeadTopic(), c.CheckpointTopic}, c.Routes().Topics...)
+	p.Check(!slices.Contains(others, topic), variable, "publishes records to topic %s, which KAFKA_DLQ_TOPIC, "+
+		"KAFKA_CHECKPOINT_TOPIC or KAFKA_ROUTES names too", topic)
 }
 
 func (c *Config) checkRoutes(p *bridge.Problems) {
@@ -254,6 +264,9 @@ func (c *Config) Topics() kafkaclient.Topics {
 		t.Jobs = JobsTopic(c.CheckpointTopic)
 		if c.Attested {
 			t.Attest = AttestTopic(c.Topic)
+		}
+		if c.Encrypted {
+			t.Keys = KeysTopic(c.Topic)
 		}
 	}
 	return t

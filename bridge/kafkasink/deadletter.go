@@ -114,8 +114,9 @@ func (d *deadLetter) message(timePointer string) string {
 		bridge.DefectTime:      strings.TrimSuffix("the item has no readable time at "+timePointer, " at "),
 		bridge.DefectBadText:   "the item has invalid UTF-8, a control character, an unknown escape or NaN",
 		bridge.DefectSharedID:  "another item of its page has the same id",
-		bridge.DefectPrivate: "a rule of EVENT_DROP, EVENT_HASH or EVENT_MASK cannot be applied with certainty: " +
-			"a member occurs twice, or a value on its way is of another kind; the item is not kept",
+		bridge.DefectPrivate: "a rule of EVENT_DROP, EVENT_HASH, EVENT_MASK or EVENT_ENCRYPT cannot be applied with " +
+			"certainty: a member occurs twice, a value on its way is of another kind, or values to encrypt have no subject; " +
+			"the item is not kept",
 	}[d.defect], string(d.defect))
 }
 

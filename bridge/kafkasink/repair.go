@@ -31,10 +31,13 @@ const (
 // AttestTopic returns the name of the topic with the attestation of a topic's streams.
 func AttestTopic(topic string) string { return topic + ".attest" }
 
+// KeysTopic returns the name of the topic with the keys of the values in a topic.
+func KeysTopic(topic string) string { return topic + ".keys" }
+
 // OfAttest returns the configuration of the Repair for JobAttest.
 func (c *Config) OfAttest() Config {
 	own := *c
-	own.Topic, own.RouteText, own.Attested, own.Sampled = AttestTopic(c.Topic), "", false, nil
+	own.Topic, own.RouteText, own.Attested, own.Encrypted, own.Sampled = AttestTopic(c.Topic), "", false, false, nil
 	own.Headers, own.TypePrefix, own.Timestamp = headersCloudEvents, "exportbridge", timestampPublish
 	return own
 }

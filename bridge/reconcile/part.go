@@ -71,6 +71,8 @@ type part struct {
 	was map[eventName]eventName
 	// unlike is set by a record under other rules whose name does not identify its event.
 	unlike bool
+	// replaced is set by an event whose record may have other bytes under the same rules.
+	replaced bool
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -84,7 +86,7 @@ func formName(of eventName, sum uint32) eventName {
 // recordName returns the name of the event of a record with this id and value.
 func (p *part) recordName(id, value []byte, r *kgo.Record) eventName {
 	rules := deadletter.Header(r, kafkarecord.HeaderRedacted)
-	if rules != p.Redacted {
+	if rules != p.Redacted || p.replaced {
 		n := nameOf(id)
 		p.unlike = p.unlike || p.shared[cmp.Or(p.was[n], n)] || rules != "" && !kafkarecord.SameIDs(rules, p.Redacted)
 	}
@@ -96,8 +98,8 @@ func (p *part) comparable() error {
 	if !p.unlike {
 		return nil
 	}
-	return reject(OtherRules, "the topic has events of the range under other rules for private data: "+
-		"their ids, or the bytes of events that share an id, differ")
+	return reject(OtherRules, "the topic has events of the range under other rules for private data, or with values "+
+		"that nobody can encrypt again: their ids, or the bytes of events that share an id, differ")
 }
 
 // nameOf returns the name of an event with a record id.
@@ -217,8 +219,11 @@ func (p *part) readPage(page *bridge.Page) error {
 		p.id = e.AppendRecordID(p.id[:0])
 		named, sum := nameOf(p.id), crc32.Checksum(e.Raw, castagnoli)
 		name := named
-		if s := e.Sums; s != nil && eventName(s.WasRecord) != named {
-			p.was[s.WasRecord] = named
+		if s := e.Sums; s != nil {
+			p.replaced = p.replaced || s.Replaced
+			if eventName(s.WasRecord) != named {
+				p.was[s.WasRecord] = named
+			}
 		}
 		if e.ID != nil {
 			name = p.share(name, sum)

@@ -126,7 +126,11 @@ func (c *comparison) recordOf(r *kgo.Record) (id []byte, when int64) {
 	if noTime == nil && len(id) > 0 {
 		return id, when
 	}
-	page, err := c.Source.DecodeItem(r.Value)
+	decode := c.Source.DecodeItem
+	if deadletter.Header(r, kafkarecord.HeaderRedacted) != "" { // the rules were applied
+		decode = func(value []byte) (*bridge.Page, error) { return c.Source.DecodeRecord(value, string(id)) }
+	}
+	page, err := decode(r.Value)
 	if err != nil {
 		return id, when
 	}

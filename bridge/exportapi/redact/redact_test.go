@@ -11,6 +11,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/redact"
+	"exportbridge/bridge/seal"
 )
 
 // Two keys of 32 bytes each.
@@ -23,6 +24,9 @@ func redactor(t testing.TB, c redact.Config) *redact.Redactor {
 	t.Helper()
 	if c.Keys == "" {
 		c.Keys = bridge.Secret(first)
+	}
+	if c.Encrypts() {
+		c.Master = bridge.Secret(first)
 	}
 	rules, err := c.Compile()
 	if err != nil {
@@ -221,5 +225,88 @@ func TestIdentityKeyIsSecret(t *testing.T) {
 	h.Write(item)
 	if s := r.Sums(item, nil, false); bytes.Equal(h.Sum(nil), s.Keyed[:]) {
 		t.Error("a hash in an item is the key of identities")
+	}
+}
+
+// dataKey is a data key, with its secret.
+var dataSecret = seal.Secret{7}
+
+func dataKey() *seal.Key { return seal.NewKey(seal.KeyID{1}, &dataSecret) }
+
+// TestEncrypt: a value of any kind becomes a string that opens as the value's bytes. Nothing else
+// changes. Null and an empty string stay, and a forgotten subject has a constant.
+func TestEncrypt(t *testing.T) {
+	t.Parallel()
+	r := redactor(t, redact.Config{Encrypt: []string{"/a", "/l/*/x"}, Subject: "/u"})
+	for _, plain := range []string{`"x"`, `12.50`, `true`, `{ "b" : [1, {"c":null}] }`, `[]`, `"\u00e9\ud800"`} {
+		r.Key = dataKey()
+		got, err := r.Apply([]byte("before"), []byte(`{ "a" : `+plain+` , "l":[{"x":null},{"x":""}]}`))
+		if err != nil || r.Replaced {
+			t.Errorf("%s: %v, replaced %t", plain, err, r.Replaced)
+			continue
+		}
+		text, ok := bytes.CutSuffix(got, []byte(`" , "l":[{"x":null},{"x":""}]}`))
+		text, begins := bytes.CutPrefix(text, []byte(`before{ "a" : "`))
+		v, err := seal.Parse(string(text))
+		if !ok || !begins || err != nil {
+			t.Errorf("%s becomes %s, %v", plain, got, err)
+			continue
+		}
+		if opened, err := v.Open("/a", &dataSecret); err != nil || string(opened) != plain {
+			t.Errorf("%s opens as %s, %v", plain, opened, err)
+		}
+	}
+	r.Key = seal.Forgotten
+	if got, err := r.Apply(nil, []byte(`{"a":1,"l":[{"x":2}]}`)); err != nil || !r.Replaced ||
+		string(got) != `{"a":"eb1:forgotten","l":[{"x":"eb1:forgotten"}]}` {
+		t.Errorf("%s, %v, replaced %t", got, err, r.Replaced)
+	}
+	if _, err := r.Apply(nil, []byte(`{"b":1}`)); err != nil || r.Replaced {
+		t.Errorf("nothing to encrypt: %v, replaced %t", err, r.Replaced)
+	}
+	r.Key = nil
+	for item, fails := range map[string]bool{`{"a":1}`: true, `{"a":null}`: false, `{"l":[{"x":"s"}]}`: true, `{}`: false} {
+		if _, err := r.Apply(nil, []byte(item)); (err != nil) != fails {
+			t.Errorf("%s without a subject: %v", item, err)
+		}
+	}
+}
+
+// TestSubject: an item with two subjects, or with one that does not decode exactly, has none.
+func TestSubject(t *testing.T) {
+	t.Parallel()
+	r := redactor(t, redact.Config{Encrypt: []string{"/a"}, Subject: "/u/id", Hash: []string{"/u/id"}})
+	for item, want := range map[string]string{
+		`{"u":{"id":"anna"}}`: "anna", `{ "x":1, "u" : { "id" : "\u0061nna" } }`: "anna", `{"u":{"id":17}}`: "17",
+		`{"u":{"id":"a","id":"b"}}`: "", `{"u":{"id":"a"},"u":{"id":"b"}}`: "", `{"u":{"id":"\ud800"}}`: "",
+		`{"u":{"id":""}}`: "", `{"u":{"id":null}}`: "", `{"u":{"id":true}}`: "", `{"u":{"id":{}}}`: "", `{"u":null}`: "",
+		`{}`: "", `[]`: "",
+	} {
+		if got := r.Subject([]byte(item)); string(got) != want || (got == nil) != (want == "") {
+			t.Errorf("%s: %q, want %q", item, got, want)
+		}
+	}
+}
+
+// TestEncryptSettings: all problems of the settings of encryption are named.
+func TestEncryptSettings(t *testing.T) {
+	t.Parallel()
+	for want, c := range map[string]redact.Config{
+		"EVENT_ENCRYPT_KEY":                      {Encrypt: []string{"/a"}, Subject: "/u"},
+		"EVENT_HASH_KEY":                         {Encrypt: []string{"/a"}, Subject: "/u", Master: bridge.Secret(first)},
+		"EVENT_SUBJECT":                          {Encrypt: []string{"/a"}, Master: bridge.Secret(first), Keys: bridge.Secret(first)},
+		"overlaps with /a of EVENT_DROP":         {Encrypt: []string{"/a/b"}, Drop: []string{"/a"}, Subject: "/u"},
+		`"/*/u" is no JSON pointer to one value`: {Encrypt: []string{"/a"}, Subject: "/*/u"},
+	} {
+		if _, err := c.Compile(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: want %s", err, want)
+		}
+	}
+	with := redact.Config{Drop: []string{"/b"}, Encrypt: []string{"/a"}, Subject: "/u"}
+	without := redact.Config{Drop: []string{"/b"}}
+	a, b := redactor(t, with).Label, redactor(t, without).Label
+	if !strings.HasSuffix(a, bridge.ValuesEncrypted) || strings.Contains(b, bridge.ValuesEncrypted) ||
+		a == b+bridge.ValuesEncrypted {
+		t.Errorf("labels %s with, %s without encryption", a, b)
 	}
 }

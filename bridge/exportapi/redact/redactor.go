@@ -10,6 +10,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/scan"
+	"exportbridge/bridge/seal"
 )
 
 // ErrUncertain means that a rule may not have found what it is for: a member occurs twice,
@@ -26,6 +27,12 @@ type Redactor struct {
 	// The item that Apply works on: out has what precedes done.
 	out  []byte
 	done int
+
+	// Key is that of the subject of the next item, nil without a subject. Replaced is set if
+	// a constant took the place of a value of the last item.
+	Key      *seal.Key
+	Replaced bool
+	found    []byte // the subject
 }
 
 // NewRedactor returns a Redactor for rules.
@@ -41,7 +48,7 @@ func (r *Redactor) Apply(dst, item []byte) ([]byte, error) {
 	}
 	r.scan.Reset(item)
 	defer func() { r.scan.Reset(nil); r.out = nil }()
-	r.out, r.done = dst, 0
+	r.out, r.done, r.Replaced = dst, 0, false
 	i := scan.SkipSpace(item, 0)
 	if r.scan.KindAt(i) != scan.Object {
 		return dst, ErrUncertain
@@ -50,6 +57,22 @@ func (r *Redactor) Apply(dst, item []byte) ([]byte, error) {
 		return dst, ErrUncertain
 	}
 	return append(r.out, item[r.done:]...), nil
+}
+
+// Subject returns the text of the subject of an item, valid until the next call. It is nil if
+// the item has none, or not for certain. The item is valid JSON.
+func (r *Redactor) Subject(item []byte) []byte {
+	r.scan.Reset(item)
+	defer r.scan.Reset(nil)
+	r.found = nil
+	i := scan.SkipSpace(item, 0)
+	if r.scan.KindAt(i) != scan.Object {
+		return nil
+	}
+	if _, ok := r.object(i, r.subject); !ok {
+		return nil
+	}
+	return r.found
 }
 
 // object applies the rules on the members of the object at i.
@@ -147,7 +170,15 @@ func (r *Redactor) replace(i int, n *node) (end int, ok bool) {
 		return end, false
 	case v.Kind == scan.Null, v.Kind == scan.String && len(v.Raw) == 0:
 		return end, true
-	case v.Kind == scan.Object, v.Kind == scan.Array, v.Kind == scan.Boolean && n.action == masked:
+	case n.action == encrypted:
+		if r.Key == nil {
+			return end, false
+		}
+		r.Replaced = r.Replaced || !r.Key.Sealed()
+		r.cut(i, end)
+		r.out = r.Key.Append(r.out, n.pointer, r.scan.Body[i:end])
+		return end, true
+	case v.Kind == scan.Object, v.Kind == scan.Array, v.Kind == scan.Boolean && n.action != hashed:
 		return end, false
 	}
 	text := v.Raw
@@ -156,6 +187,10 @@ func (r *Redactor) replace(i int, n *node) (end int, ok bool) {
 			return end, false
 		}
 		r.scratch = text[:0]
+	}
+	if n.action == named {
+		r.found = text
+		return end, true
 	}
 	r.cut(i, end)
 	r.out = append(r.out, '"')

@@ -19,6 +19,7 @@ type Rules struct {
 	IdentityKeyID string
 
 	root                 *node
+	subject              *node // on the way to the subject; nil without encryption
 	all                  []Rule
 	hashKey, identityKey []byte
 }
@@ -31,6 +32,8 @@ const (
 	drop
 	hashed
 	masked
+	encrypted
+	named // the subject: nothing
 )
 
 // Rule is a rule as it was set.
@@ -44,6 +47,9 @@ type Rule struct {
 // Hashes reports whether the rule hashes the value at a pointer, and not a part of it.
 func (r *Rule) Hashes(pointer string) bool { return r.action == hashed && r.Pointer == pointer }
 
+// Encrypts reports whether the rule encrypts a value.
+func (r *Rule) Encrypts() bool { return r.action == encrypted }
+
 // node is a member, or each element of an array, on the way of a rule.
 type node struct {
 	name     string
@@ -51,6 +57,7 @@ type node struct {
 	each     *node   // the rules on each element of an array
 	children []*node // the rules on members of an object
 	keep     int     // the number of characters that a mask keeps
+	pointer  string  // of the rule
 }
 
 // anyElement is the name that stands for each element of an array.
@@ -89,7 +96,7 @@ func (r *Rules) add(text, variable string, do action) error {
 			return err
 		}
 	}
-	at.action, at.keep = do, keep
+	at.action, at.keep, at.pointer = do, keep, text
 	r.all = append(r.all, Rule{variable, text, names, do})
 	return nil
 }

@@ -106,7 +106,7 @@ var EngineHints = map[bridge.Hint]string{
 // settingsCommand matches a command that takes settings, and --help after it.
 var settingsCommand = regexp.MustCompile(`\bexportbridge ` +
 	`(?:(?:cursor|dlq|schema|topics) \w+|backfill(?: list| watch| pause| resume| cancel)?|` +
-	`config (?:show|env|import-env)|asyncapi|attest|check|healthcheck|` +
+	`config (?:show|env|import-env)|asyncapi|attest|check|forget|healthcheck|` +
 	`pause|replay|resume|run|status|tail|verify)\b(?: --help)?`)
 
 // Advice completes the commands in a text with the stream, if they require it, and with the

@@ -145,7 +145,7 @@ func TestPoison(t *testing.T) {
 		{"backfill list", true}, {"backfill cancel aaaaaa", false},
 		{"backfill watch aaaaaa", false}, {"backfill pause aaaaaa", false}, {"backfill resume aaaaaa", false},
 		{"backfill --allow-overlap " + hour + " " + bad, true}, {"replay " + hour + " " + bad, true},
-		{"attest", false}, {"verify " + hour, false}, {"verify " + hour + " " + bad, true}, {"check", true}, {"check " + bad, true},
+		{"attest", false}, {"forget x", false}, {"verify " + hour, false}, {"verify " + hour + " " + bad, true}, {"check", true}, {"check " + bad, true},
 		{"topics plan", false}, {"topics create", false},
 		{"schema types", true}, {"schema infer", false}, {"schema check --event-schema {}", false},
 		{"schema register --event-schema {} --schema-registry-url " + health.URL, true},

@@ -275,7 +275,7 @@ func (l *loader) loadStream(name string, need Uses, now time.Time) Stream {
 	}
 	kafka := &loader{src: l.src, stream: name}
 	kafka.fillKafka(&st)
-	st.Kafka.Attested = st.Attest.On()
+	st.Kafka.Attested, st.Kafka.Encrypted = st.Attest.On(), st.Export.Private.Encrypts()
 	kafka.fill(&st.Contract, name)
 	if need&UsesKafka != 0 {
 		l.take(kafka.problems)

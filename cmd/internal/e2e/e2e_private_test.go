@@ -45,7 +45,7 @@ func (p *privacy) redacted(t *testing.T, item []byte) string {
 		pointers string
 		do       func(text string) string
 	}{{p.drop, nil}, {p.hash, p.sum}, {p.mask, masked}} {
-		for _, at := range strings.Split(rule.pointers, ",") {
+		for at := range strings.SplitSeq(rule.pointers, ",") {
 			names := strings.Split(strings.TrimSuffix(at, ":last4"), "/")
 			changeMember(all, names[1:], rule.do)
 		}

@@ -14,6 +14,8 @@ import (
 	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/kafkastream"
+	"exportbridge/bridge/keyring"
+	"exportbridge/bridge/seal"
 	"exportbridge/cmd/internal/config"
 )
 
@@ -34,6 +36,11 @@ func JobPlanner(s *config.Settings, st *config.Stream, logs *kafkasink.JobLogs, 
 	}
 	if st.Export.Shared == nil { // in a process of their own
 		st.Export.Shared, st.Export.Warn = new(exportapi.Shared), warnOnce(log)
+		keys := new(keyring.Pool)
+		UseKeys(st, keys)
+		if st.Export.Keys != nil {
+			st.Export.Keys() // keeps the keys in memory from window to window, until the process ends
+		}
 	}
 	plans, w := st.Kafka.Jobs(logs), &jobPorts{all: s, Stream: st, log: slog.New(quiet{log.Handler()})}
 	return &backfill.Planner{
@@ -66,7 +73,8 @@ func (w *jobPorts) Choose(ctx context.Context, j *backfill.Job) (exists bool, er
 	j.Topic = cmp.Or(j.Topic, kafkaadmin.ReplayTopic(w.Kafka.Topic, j.ID))
 	for i := range w.all.Streams {
 		k := &w.all.Streams[i].Kafka
-		own := append([]string{k.Topic, k.DLQTopic, "dlq." + k.Topic, k.CheckpointTopic}, k.Routes().Topics...)
+		own := append([]string{k.Topic, k.DLQTopic, "dlq." + k.Topic, k.CheckpointTopic,
+			kafkasink.KeysTopic(k.Topic)}, k.Routes().Topics...)
 		if slices.Contains(own, j.Topic) {
 			return false, backfill.Invalid("topic", "belongs to stream %s", w.all.Streams[i].Name)
 		}
@@ -126,7 +134,9 @@ func (w *jobPorts) Create(ctx context.Context, j *backfill.Job) (ids map[string]
 // checkAPI requests one page with the filter of the job, and with both bounds, as its
 // windows have.
 func (w *jobPorts) checkAPI(ctx context.Context, events []string) error {
-	api, err := exportapi.New(w.export(events))
+	export := w.export(events)
+	export.Keys = seal.None // its items are not published
+	api, err := exportapi.New(export)
 	if err != nil {
 		return err
 	}
@@ -196,6 +206,7 @@ func (p *Process) planners(s *config.Settings) ([]*backfill.Planner, error) {
 	for i := range s.Streams {
 		st := &s.Streams[i]
 		st.Export.Shared, st.Engine.Budget = &p.exports, p.budget
+		UseKeys(st, &p.keys)
 		st.Engine.PrefetchBytes = max(1, st.Engine.PrefetchBytes/backfill.HostedWindows)
 		st.LimitPages(len(s.Streams) + backfill.HostedWindows + LaneCapacity)
 		log := p.log.With(logStream, st.Name)

@@ -11,7 +11,7 @@ import (
 var streamCommand = regexp.MustCompile(`\bexportbridge (?:cursor ` +
 	`(?:export|history|import|reset|rewind|show)|backfill(?: cancel| list| pause| resume| watch)?|` +
 	`dlq (?:list|retry|show)|schema (?:check|infer|register|types)|` +
-	`attest|replay|pause|resume|tail|verify)\b(?: --stream \S+)?`)
+	`attest|forget|replay|pause|resume|tail|verify)\b(?: --stream \S+)?`)
 
 // NameStream returns a text whose commands name the stream. NAME stands for one that
 // is unknown, "".

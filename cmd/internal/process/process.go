@@ -23,6 +23,7 @@ import (
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkagroup"
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/keyring"
 	"exportbridge/bridge/ops"
 	"exportbridge/bridge/ops/metrics"
 	"exportbridge/bridge/ops/ui"
@@ -62,6 +63,7 @@ type Process struct {
 	streams streams
 	fleet   *kafkagroup.Fleet // nil if each stream has a group of its own
 	exports exportapi.Shared  // by the clients of all streams and jobs
+	keys    keyring.Pool      // of encrypted values, by the clients of all streams and jobs
 	budget  *engine.Budget    // of the pages of all streams and jobs
 	starts  *engine.Starts    // of the sessions of all streams
 	// attesting has room for the comparisons of all attestations.

@@ -127,6 +127,7 @@ func (p *Process) Published() (events int64) {
 func (p *Process) wire(st *config.Stream) (*stream, error) {
 	log, health := p.log.With(logStream, st.Name), new(bridge.Health)
 	st.Export.Shared = &p.exports
+	UseKeys(st, &p.keys)
 	st.Export.Report, st.Export.Waited = health.Reporter(bridge.DependencySource), p.metrics.Throttled(st.Name)
 	st.Export.Warn = warnOnce(log)
 	said, kafka := kafkaReports(p.log, st.Name, p.kafkaOutage), health.Reporter(bridge.DependencySink)

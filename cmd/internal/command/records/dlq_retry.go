@@ -97,6 +97,7 @@ func retryLetters(ctx context.Context, a *cli.App, o *retryOptions, args []strin
 	if err != nil {
 		return err
 	}
+	process.KeysOf(st, o.execute)
 	api, err := exportapi.New(st.Export)
 	if err != nil {
 		return err

@@ -15,5 +15,6 @@ func Commands(a *cli.App) []*cobra.Command {
 		newDLQCommand(a),
 		newVerifyCommand(a),
 		newAttestCommand(a),
+		newForgetCommand(a),
 	}
 }

@@ -136,6 +136,7 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 	if err := cmp.Or(st.Export.Bounded(), st.Export.Starts()); err != nil {
 		return cli.Boundless(err)
 	}
+	process.KeysOf(st, o.execute)
 	api, err := exportapi.New(st.Export)
 	if err != nil {
 		return err

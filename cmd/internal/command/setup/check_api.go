@@ -10,6 +10,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi"
+	"exportbridge/bridge/seal"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
 )
@@ -25,6 +26,7 @@ const (
 // checkAPI requests a page of events from now on, the first page of the export and the page
 // after it. It shows at most show items of the first page.
 func checkAPI(ctx context.Context, st *config.Stream, show int) []finding {
+	st.Export.Keys = seal.None
 	api, err := exportapi.New(st.Export)
 	if err != nil {
 		return []finding{failure(err)}

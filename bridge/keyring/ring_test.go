@@ -1,0 +1,254 @@
+package keyring_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/keyring"
+	"exportbridge/bridge/seal"
+)
+
+func TestMain(m *testing.M) { os.Exit(kafkatest.Run(m)) }
+
+func master(t *testing.T, keys ...byte) *seal.Master {
+	t.Helper()
+	var text strings.Builder
+	for i, b := range keys {
+		fmt.Fprintf(&text, "m%d %s\n", i, base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32)))
+	}
+	m, err := seal.ParseMaster(text.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// config returns a topic of keys of the test's own.
+func config(t *testing.T) keyring.Config {
+	t.Helper()
+	cfg := keyring.Config{Kafka: kafkaclient.DefaultConfig(), Topic: fmt.Sprintf("keys%d", time.Now().UnixNano()),
+		Master: master(t, 1)}
+	cfg.Kafka.Brokers = kafkatest.Brokers(t)
+	kafkatest.CreateTopic(t, cfg.Kafka.Brokers, cfg.Topic, 1, map[string]*string{"cleanup.policy": new("compact")})
+	return cfg
+}
+
+func ring(t *testing.T, cfg keyring.Config) *keyring.Ring {
+	t.Helper()
+	r := keyring.New(cfg)
+	t.Cleanup(r.Close)
+	return r
+}
+
+func keysOf(t *testing.T, r seal.Keys, subjects ...string) []*seal.Key {
+	t.Helper()
+	keys, err := r.Of(subjects)
+	if err != nil || len(keys) != len(subjects) {
+		t.Fatalf("%v: %d keys, %v", subjects, len(keys), err)
+	}
+	return keys
+}
+
+// forget forgets a subject.
+func forget(t *testing.T, cfg keyring.Config, subject string, execute bool) keyring.Forgetting {
+	t.Helper()
+	f, err := keyring.Forget(t.Context(), cfg, subject, execute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// TestOneKey: processes that make keys of a subject at once agree on one, which a later process
+// reads, and a Reader opens its values.
+func TestOneKey(t *testing.T) {
+	t.Parallel()
+	cfg := config(t)
+	const processes = 4
+	subjects := []string{"anna", "bert", "cleo"}
+	var all [processes][]*seal.Key
+	var running sync.WaitGroup
+	for i := range processes {
+		r := ring(t, cfg)
+		running.Go(func() {
+			keys, err := r.Of(subjects)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			all[i] = keys
+		})
+	}
+	running.Wait()
+	later := keysOf(t, ring(t, cfg), subjects...)
+	for i := range processes {
+		for n := range all[i] {
+			if all[i][n].ID != later[n].ID {
+				t.Errorf("process %d has another key of %s", i, subjects[n])
+			}
+		}
+	}
+	reader, err := keyring.NewReader(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	for _, key := range append(later, keysOf(t, ring(t, cfg), "new")...) { // which the reader has not read yet
+		value := strings.Trim(string(key.Append(nil, "/email", []byte(`"a@b"`))), `"`)
+		if plain, err := reader.Open(t.Context(), "/email", value); err != nil || string(plain) != `"a@b"` {
+			t.Errorf("%s, %v", plain, err)
+		}
+	}
+	if _, err := reader.Open(t.Context(), "/email", "a@b"); !errors.Is(err, seal.ErrNotSealed) {
+		t.Errorf("a plain value: %v", err)
+	}
+}
+
+// TestForget: a dry run changes nothing. Then no key of the subject is left, running and later
+// processes use none, and those of other subjects stay.
+func TestForget(t *testing.T) {
+	t.Parallel()
+	cfg := config(t)
+	running := ring(t, cfg)
+	keys := keysOf(t, running, "anna", "bert")
+	value := strings.Trim(string(keys[0].Append(nil, "/email", []byte(`"a@b"`))), `"`)
+	if f := forget(t, cfg, "anna", false); f.Keys != 1 || f.Deleted != 0 || f.Forgotten != nil {
+		t.Errorf("a dry run: %+v", f)
+	}
+	if again := keysOf(t, ring(t, cfg), "anna")[0]; again.ID != keys[0].ID {
+		t.Error("a dry run changed the key")
+	}
+	if f := forget(t, cfg, "anna", true); f.Keys != 1 || f.Deleted != 1 || f.Forgotten == nil {
+		t.Errorf("%+v", f)
+	}
+	kafkatest.Eventually(t, "tell the running process", func() (bool, error) {
+		keys, err := running.Of([]string{"anna"})
+		return err == nil && keys[0] == seal.Forgotten, err
+	})
+	after := keysOf(t, ring(t, cfg), "anna", "bert")
+	if after[0] != seal.Forgotten || after[1].ID != keys[1].ID {
+		t.Errorf("a later process has %+v", after)
+	}
+	if f := forget(t, cfg, "anna", true); f.Keys != 0 || f.Deleted != 0 || f.Forgotten == nil {
+		t.Errorf("again: %+v", f)
+	}
+	reader, err := keyring.NewReader(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	if plain, err := reader.Open(t.Context(), "/email", value); !errors.Is(err, seal.ErrForgotten) {
+		t.Errorf("%s, %v", plain, err)
+	}
+	// Without a key so far: the mark alone counts.
+	if f := forget(t, cfg, "never seen", true); f.Keys != 0 || f.Forgotten == nil {
+		t.Errorf("a subject without keys: %+v", f)
+	}
+	if keysOf(t, ring(t, cfg), "never seen")[0] != seal.Forgotten {
+		t.Error("a key is made after the mark")
+	}
+}
+
+// TestForgetWhileKeysAreMade: whatever the order of the mark and new keys, no key that a process
+// has used is left.
+func TestForgetWhileKeysAreMade(t *testing.T) {
+	t.Parallel()
+	cfg := config(t)
+	var makers sync.WaitGroup
+	for range 3 {
+		r := ring(t, cfg)
+		makers.Go(func() {
+			if _, err := r.Of([]string{"anna"}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	forget(t, cfg, "anna", true)
+	makers.Wait()
+	if keysOf(t, ring(t, cfg), "anna")[0] != seal.Forgotten {
+		t.Error("a key is in use after the mark")
+	}
+	forget(t, cfg, "anna", true) // those after the mark, which no value has
+	if f := forget(t, cfg, "anna", false); f.Keys != 0 {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestFaults: a topic that would lose keys, another master key and a foreign record block the
+// stream; a missing topic is made only if that is allowed.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	cfg := config(t)
+	keysOf(t, ring(t, cfg), "anna")
+	wrong := func(t *testing.T, cfg keyring.Config, reason bridge.Reason, want string) {
+		t.Helper()
+		_, err := ring(t, cfg).Of([]string{"anna"})
+		if f := kafkatest.AsFault(t, err, bridge.Permanent, reason); !strings.Contains(f.Error()+f.Hint, want) {
+			t.Errorf("%v, hint %q: want %q", f, f.Hint, want)
+		}
+		_, err = keyring.Forget(t.Context(), cfg, "anna", true)
+		kafkatest.AsFault(t, err, bridge.Permanent, reason)
+	}
+	other := cfg
+	other.Master = master(t, 2)
+	wrong(t, other, bridge.ReasonConfig, "restore the first line of EVENT_ENCRYPT_KEY")
+	for name, topic := range map[string]struct {
+		partitions int32
+		policy     string
+		want       string
+	}{
+		"deleted": {1, "delete", "keys would be deleted"}, "both": {1, "compact,delete", "keys would be deleted"},
+		"two": {2, "compact", "1 is required"},
+	} {
+		bad := cfg
+		bad.Topic += name
+		kafkatest.CreateTopic(t, cfg.Kafka.Brokers, bad.Topic, topic.partitions,
+			map[string]*string{"cleanup.policy": &topic.policy})
+		wrong(t, bad, bridge.ReasonTopic, topic.want)
+	}
+	missing := cfg
+	missing.Topic += "missing"
+	wrong(t, missing, bridge.ReasonTopic, "restore the topic")
+
+	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Kafka.Brokers...), kgo.DefaultProduceTopic(cfg.Topic))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if err := client.ProduceSync(t.Context(), &kgo.Record{Key: []byte("x"), Value: []byte("y")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	wrong(t, cfg, bridge.ReasonConfig, "who writes to the topic")
+}
+
+// TestPool: users of a topic share a Ring, and the last one closes it.
+func TestPool(t *testing.T) {
+	t.Parallel()
+	cfg := config(t)
+	var pool keyring.Pool
+	a, b := pool.Use(cfg), pool.Use(cfg)
+	id := keysOf(t, a, "anna")[0].ID
+	a.Close()
+	a.Close()
+	if keysOf(t, b, "anna")[0].ID != id {
+		t.Error("the other user has another key")
+	}
+	b.Close()
+	c := pool.Use(cfg)
+	defer c.Close()
+	if keysOf(t, c, "anna")[0].ID != id {
+		t.Error("a later user has another key")
+	}
+}

@@ -1,0 +1,133 @@
+// Package keyring keeps the data keys of subjects in a compacted topic with one partition.
+package keyring
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/seal"
+)
+
+// Config names a topic of keys.
+type Config struct {
+	// Kafka says how to connect.
+	Kafka  kafkaclient.Config
+	Topic  string
+	Master *seal.Master
+	// Make, if not nil, is called if the topic is missing. It makes the topic, or returns a
+	// Fault.
+	Make func(context.Context) error
+}
+
+// topic reads the topic in the order of its offsets. One goroutine uses it.
+type topic struct {
+	cfg    *Config
+	client *kafkaclient.Client
+	log    *kafkaclient.PartitionLog
+	next   int64
+}
+
+// open connects, if check finds no fault with the topic. The caller closes the client.
+func (c *Config) open(ctx context.Context, check func(*kafkaclient.Topic) error) (*topic, error) {
+	client, err := c.Kafka.Open(kgo.DefaultProduceTopic(c.Topic))
+	if err != nil {
+		return nil, err
+	}
+	t := &topic{cfg: c, client: client}
+	if err = t.find(ctx, c.Make, check); err != nil {
+		client.Close()
+		return nil, t.fault(err)
+	}
+	return t, nil
+}
+
+// find finds the topic, and the first offset.
+func (t *topic) find(
+	ctx context.Context, make func(context.Context) error, check func(*kafkaclient.Topic) error,
+) error {
+	found, err := t.client.Find(ctx, t.cfg.Topic)
+	if err != nil {
+		return err
+	}
+	if !found[0].Exists && make != nil {
+		if err = make(ctx); err != nil {
+			return err
+		}
+		return t.find(ctx, nil, check)
+	}
+	if err = check(&found[0]); err != nil {
+		return err
+	}
+	t.log = t.client.Partition(&found[0], 0)
+	span, err := t.log.Bounds(ctx)
+	t.next = span.From
+	return err
+}
+
+func (t *topic) fault(err error) error { return t.client.Explain(err, t.cfg.Topic) }
+
+// end returns the offset after the last record.
+func (t *topic) end(ctx context.Context) (int64, error) {
+	span, err := t.log.Bounds(ctx)
+	if err != nil {
+		return 0, t.fault(err)
+	}
+	return span.To, nil
+}
+
+// step waits briefly for records, and passes them on.
+func (t *topic) step(ctx context.Context, visit func(*kgo.Record, *seal.Record)) error {
+	chunk, err := t.log.Fetch(ctx, t.next)
+	if err != nil {
+		return t.fault(err)
+	}
+	for _, r := range chunk.Records {
+		if r.Attrs.IsControl() {
+			continue
+		}
+		found, err := t.cfg.Master.Read(r.Key, r.Value)
+		if err != nil {
+			return fmt.Errorf("topic %s, offset %d: %w", t.cfg.Topic, r.Offset, err)
+		}
+		visit(r, found)
+	}
+	t.next = max(t.next, chunk.Next)
+	return nil
+}
+
+// to reads up to an offset, exclusive.
+func (t *topic) to(ctx context.Context, end int64, visit func(*kgo.Record, *seal.Record)) error {
+	for t.next < end {
+		if err := t.step(ctx, visit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// publish publishes records, and returns the offset after them once all replicas have them.
+func publish(ctx context.Context, c *kafkaclient.Client, topic string, records []*kgo.Record) (end int64, err error) {
+	if err = c.ProduceSync(ctx, records...).FirstErr(); err != nil {
+		return 0, c.Explain(fmt.Errorf("publish to topic %s: %w", topic, err), topic)
+	}
+	for _, r := range records {
+		end = max(end, r.Offset+1)
+	}
+	return end, nil
+}
+
+// late is the fault of a topic that is not read in time.
+func late(topic string, err error) error {
+	return &bridge.Fault{Class: bridge.Transient, Code: "event_keys", Err: fmt.Errorf("read topic %s: %w", topic, err)}
+}
+
+// recreated is the fault of a topic that lost all keys while a Ring followed it.
+func recreated(topic string) error {
+	return &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonTopic, Code: "topic_recreated",
+		Hint: "restore the topic if possible; otherwise restart, and the values that are encrypted so far stay unreadable",
+		Err:  fmt.Errorf("topic %s was recreated: the keys in it are lost", topic)}
+}

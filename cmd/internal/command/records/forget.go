@@ -1,0 +1,124 @@
+package records
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"exportbridge/bridge/keyring"
+	"exportbridge/bridge/seal"
+	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/process"
+)
+
+// forgetOptions are the flags of forget.
+type forgetOptions struct {
+	stream  string
+	execute bool
+	json    *bool
+}
+
+// forgetting is a line of the output of forget.
+type forgetting struct {
+	Stream string `json:"stream"`
+	Topic  string `json:"topic"`
+	keyring.Forgetting
+}
+
+func newForgetCommand(a *cli.App) *cobra.Command {
+	var o forgetOptions
+	cmd := &cobra.Command{
+		Use:   "forget SUBJECT",
+		Short: "Make the encrypted values of a person unreadable",
+		Long: `Mark SUBJECT as forgotten in the topic <topic>.keys of each stream with
+EVENT_ENCRYPT, and delete the subject's data keys. The events stay, but nobody
+can decrypt their values, in any topic, replay or backup of the topics of
+events. SUBJECT is the value at EVENT_SUBJECT as the API sends it; - reads it
+from standard input, so that it is in no list of processes.
+
+Events of a forgotten subject that are published later have the constant
+"eb1:forgotten" in place of each value. A running process that has not read the
+mark, usually for less than a second, encrypts with a deleted key.
+Consumers keep what they have read, the API keeps its copy, and records from
+before EVENT_ENCRYPT have plain values. Kafka deletes the keys from its disks
+with the next compaction. The command may be repeated.`,
+		Example: `  exportbridge forget 4711
+  exportbridge forget - --execute <subject`,
+		GroupID: cli.GroupPosition,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 || args[0] == "" {
+				return cli.WrongUsage("exportbridge forget 4711", "a subject is missing")
+			}
+			return cli.NoArgs(cmd, args[1:])
+		},
+	}
+	a.TakeSettings(cmd)
+	o.json = cli.TakeJSON(cmd)
+	cli.TakeStream(cmd, &o.stream)
+	cmd.Flags().BoolVar(&o.execute, "execute", false, "forget; without it the command is a dry run")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		subject := args[0]
+		if subject == "-" {
+			line, err := bufio.NewReader(a.Stdin).ReadString('\n')
+			if subject = strings.TrimRight(line, "\r\n"); subject == "" {
+				return cli.WrongUsage("exportbridge forget 4711", "standard input has no subject: %w", err)
+			}
+		}
+		return o.run(cmd.Context(), a, subject)
+	}
+	return cmd
+}
+
+func (o *forgetOptions) run(ctx context.Context, a *cli.App, subject string) error {
+	s, err := a.StreamsSettings(0, o.stream)
+	if err != nil {
+		return err
+	}
+	all := []forgetting{}
+	for i := range s.Streams {
+		st := &s.Streams[i]
+		if !st.Export.Private.Encrypts() {
+			continue
+		}
+		if _, err := seal.ParseMaster(st.Export.Private.Master.Reveal()); err != nil {
+			return cli.WrongUsage("set EVENT_ENCRYPT_KEY_FILE as for the bridge", "stream %s: EVENT_ENCRYPT_KEY: %w",
+				st.Name, err)
+		}
+		cfg := process.KeyConfig(st)
+		found, err := keyring.Forget(ctx, cfg, subject, o.execute)
+		if err != nil {
+			return cli.Explain(err)
+		}
+		all = append(all, forgetting{st.Name, cfg.Topic, found})
+	}
+	if len(all) == 0 {
+		return cli.Errorf(cli.ExitFailed, "set EVENT_ENCRYPT as for the bridge", "no stream encrypts values")
+	}
+	if *o.json {
+		err = cli.PrintJSON(a.Stdout, all)
+	} else {
+		err = printForgetting(a, all)
+	}
+	if err == nil && !o.execute {
+		fmt.Fprintln(a.Stderr, "dry run: nothing was changed. Add --execute to forget the subject for ever.")
+	}
+	return err
+}
+
+func printForgetting(a *cli.App, all []forgetting) error {
+	rows := [][]string{{"STREAM", "TOPIC", "KEYS", "DELETED", "FORGOTTEN"}}
+	for i := range all {
+		f := &all[i]
+		since := "no"
+		if f.Forgotten != nil {
+			since = f.Forgotten.Format(time.RFC3339)
+		}
+		rows = append(rows, []string{f.Stream, f.Topic, strconv.Itoa(f.Keys), strconv.Itoa(f.Deleted), since})
+	}
+	return a.PrintTable(rows)
+}

@@ -1,0 +1,250 @@
+//go:build unix
+
+package e2e_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/servers"
+	"exportbridge/bridge/exportapi/exportsim"
+	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/keyring"
+	"exportbridge/bridge/seal"
+)
+
+// sealed is a stage with encrypted values, whose events are of 10 subjects.
+type sealed struct {
+	*stage
+	masters string
+}
+
+// sealStage encrypts a member that the simulator does not have, /secret, of n events. The
+// subject of event i is u<i modulo 10>; orphan has none.
+func sealStage(t *testing.T, n, orphan int) *sealed {
+	t.Helper()
+	s := &sealed{stage: newStage(t, startServers(t, owned{}), exportsim.Config{Events: n, Schema: exportsim.Schema05})}
+	s.settings["EXPORT_PAGE_SIZE"] = "20"
+	s.serveAltered(func(i int, item []byte) []byte {
+		var members map[string]any
+		decode(t, item, &members)
+		members["userId"], members["secret"] = fmt.Sprintf("u%d", i%10), map[string]any{"mail": secretOf(i)}
+		members["n"] = i
+		if i == orphan {
+			members["userId"] = nil
+		}
+		changed, err := json.Marshal(members)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return changed
+	})
+	dir := t.TempDir()
+	line := func(id string) string {
+		key := make([]byte, 32)
+		_, _ = rand.Read(key)
+		return id + " " + base64.StdEncoding.EncodeToString(key) + "\n"
+	}
+	s.masters = filepath.Join(dir, "masters")
+	write(t, s.masters, line("m1"))
+	write(t, filepath.Join(dir, "hashes"), line("k1"))
+	s.settings["EVENT_ENCRYPT"], s.settings["EVENT_ENCRYPT_KEY_FILE"] = "/secret", s.masters
+	s.settings["EVENT_HASH"], s.settings["EVENT_HASH_KEY_FILE"] = "/userId", filepath.Join(dir, "hashes")
+	return s
+}
+
+// secretOf is the encrypted value of an event.
+func secretOf(i int) string { return fmt.Sprintf("person%04d@secret.example", i) }
+
+// reader decrypts as a consumer does.
+func (s *sealed) reader() *keyring.Reader {
+	s.t.Helper()
+	text, err := os.ReadFile(s.masters)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	master, err := seal.ParseMaster(string(text))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	cfg := keyring.Config{Kafka: kafkaclient.DefaultConfig(), Topic: s.topic + ".keys", Master: master}
+	cfg.Kafka.Brokers = strings.Split(s.servers.brokers, ",")
+	r, err := keyring.NewReader(s.t.Context(), cfg)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return r
+}
+
+// open counts the events of a topic by subject: those that a consumer can read, and others.
+func (s *sealed) open(topic string) (readable, unreadable map[int]int, ids map[string]int) {
+	s.t.Helper()
+	r := s.reader()
+	defer r.Close()
+	readable, unreadable, ids = make(map[int]int), make(map[int]int), make(map[string]int)
+	s.eachRecord(topic, func(record *kgo.Record) {
+		if bytes.Contains(record.Value, []byte("secret.example")) {
+			s.t.Errorf("%s has a plain value: %s", topic, record.Value)
+		}
+		for _, h := range record.Headers {
+			if h.Key == "ce_id" {
+				ids[string(h.Value)]++
+			}
+		}
+		var e struct {
+			N      int
+			Secret string
+		}
+		decode(s.t, record.Value, &e)
+		plain, err := r.Open(s.t.Context(), "/secret", e.Secret)
+		switch {
+		case err != nil:
+			unreadable[e.N%10]++
+		case string(plain) != fmt.Sprintf(`{"mail":%q}`, secretOf(e.N)):
+			s.t.Errorf("event %d opens %s", e.N, plain)
+		default:
+			readable[e.N%10]++
+		}
+	})
+	return readable, unreadable, ids
+}
+
+// wantForgotten wants each event of a topic once, and those of the subjects unreadable.
+func (s *sealed) wantForgotten(topic string, n int, subjects ...int) {
+	s.t.Helper()
+	readable, unreadable, ids := s.open(topic)
+	all := 0
+	for subject := range 10 {
+		all += readable[subject] + unreadable[subject]
+		gone := false
+		for _, f := range subjects {
+			gone = gone || f == subject
+		}
+		if gone != (unreadable[subject] > 0) || gone != (readable[subject] == 0) {
+			s.t.Errorf("%s, u%d: %d readable, %d not; forgotten %t", topic, subject, readable[subject],
+				unreadable[subject], gone)
+		}
+	}
+	if all != n || len(ids) != n {
+		s.t.Errorf("%s has %d records of %d events, want %d", topic, all, len(ids), n)
+	}
+}
+
+// TestE2ESeal: values are in no topic, file of output and Redis, and a consumer with the master
+// key reads them. After forget, it cannot read those of the subject, in the topic, in events that
+// follow, after a rewind, and in a replay. verify finds all events. An event without a subject is
+// a dead letter without its value. A rotated master key works; another one blocks the stream.
+func TestE2ESeal(t *testing.T) {
+	t.Parallel()
+	const n, half, orphan = 200, 120, 33
+	s := sealStage(t, n, orphan)
+	s.truth.SetStock(half)
+	s.finish()
+	s.wantForgotten(s.topic, half-1)
+	if letters := s.letters(); len(letters) != 1 || letters[0].Reason != "private-data" {
+		t.Errorf("letters %+v, want that of the event without a subject", letters)
+	}
+	s.command(0, "forget", "u4")
+	s.wantForgotten(s.topic, half-1)
+	s.command(0, "forget", "u4", "--execute")
+	s.wantForgotten(s.topic, half-1, 4)
+
+	text, err := os.ReadFile(s.masters)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{9}, 32))
+	write(t, s.masters, string(text)+"m2 "+key+"\n")
+	s.truth.SetStock(n)
+	s.finish()
+	s.wantForgotten(s.topic, n-1, 4)
+	s.command(0, "forget", "u7", "--execute") // of both halves
+	s.wantForgotten(s.topic, n-1, 4, 7)
+
+	from, to := s.times()
+	if got := s.verify(0, from, to); got.API != n || got.Held != n-1 || got.DeadLettered != 1 || got.Missing != 0 ||
+		got.Extra != 0 || got.Again != 0 {
+		t.Errorf("%+v, want all but one held", got)
+	}
+	s.verify(0, from, to, "--repair", "--execute")
+	s.wantForgotten(s.topic, n-1, 4, 7)
+
+	// A new topic gets the constant. It is committed, and visible to all.
+	replayed := s.topic + ".replay.again"
+	s.command(0, "replay", "--from", from.UTC().Format(time.RFC3339Nano), "--to", to.UTC().Format(time.RFC3339Nano),
+		"--topic", replayed, "--execute")
+	s.wantForgotten(replayed, n-1, 4, 7)
+	constants := 0
+	s.eachRecord(replayed, func(r *kgo.Record) {
+		if bytes.Contains(r.Value, []byte(`"secret":"eb1:forgotten"`)) {
+			constants++
+		}
+	})
+	if constants != n/5 {
+		t.Errorf("%d values are replaced, want %d", constants, n/5)
+	}
+	s.nowhere("secret.example", replayed)
+
+	write(t, s.masters, "m2 "+key+"\n")
+	s.truth.SetStock(n + 10)
+	s.run("--once").wantExit(5, time.Minute)
+	s.command(1, "forget", "u1")
+}
+
+// nowhere wants a text in no topic, in no output and not in Redis.
+func (s *sealed) nowhere(text string, more ...string) {
+	s.t.Helper()
+	for _, topic := range append(more, s.topic, "dlq."+s.topic, s.topic+".keys", s.topic+".checkpoints",
+		s.topic+".checkpoints.jobs") {
+		s.eachRecord(topic, func(r *kgo.Record) {
+			all := append(append([]byte(nil), r.Key...), r.Value...)
+			for _, h := range r.Headers {
+				all = append(all, h.Value...)
+			}
+			if bytes.Contains(all, []byte(text)) {
+				s.t.Errorf("topic %s has it: %s", topic, all)
+			}
+		})
+	}
+	files := 0
+	s.eachOutput(func(name string, content []byte) {
+		files++
+		if bytes.Contains(content, []byte(text)) {
+			s.t.Errorf("%s has it", name)
+		}
+	})
+	if files == 0 || bytes.Contains(s.redisDump(), []byte(text)) {
+		s.t.Errorf("Redis has it, or there are no files: %d", files)
+	}
+}
+
+// TestE2ESealRecovers: an invalid cursor makes the stream read an hour again. What it has
+// published of subjects that are forgotten since is not published again, in either mode.
+func TestE2ESealRecovers(t *testing.T) {
+	t.Parallel()
+	modes := []string{string(bridge.ExactlyOnce), string(bridge.AtLeastOnce)}
+	each(t, servers.Real(t), modes, func(t *testing.T, mode string) {
+		const n, half = 100, 60
+		s := sealStage(t, n, -1)
+		s.deliver(bridge.Mode(mode))
+		s.truth.SetStock(half)
+		s.finish()
+		s.command(0, "forget", "u4", "--execute")
+		s.command(0, "cursor", "reset", "--to-cursor", "no-cursor-of-this-api", "--execute")
+		s.settings["EXPORT_ON_INVALID_CURSOR"], s.settings["EXPORT_OVERLAP"] = "time", "720h"
+		s.truth.SetStock(n)
+		s.finish()
+		s.wantForgotten(s.topic, n, 4)
+	})
+}
