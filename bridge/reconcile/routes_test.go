@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
@@ -77,25 +78,33 @@ func (of *topics) Kept(ctx context.Context) (kept []kafkaclient.Kept, err error)
 	return kept, nil
 }
 
-// routing is the export of a stream whose events with an odd number have a route.
-type routing struct{ source }
+// routing is the export of a stream with routes.
+type routing struct {
+	source
+	route func(*bridge.Event) uint8
+}
 
 func (s routing) Decode(page *bridge.Page) error {
 	err := s.source.Decode(page)
 	for i := range page.Events {
-		n, _ := strconv.Atoi(strings.TrimPrefix(string(page.Events[i].ID), "e"))
-		page.Events[i].Route = uint8(n % 2)
+		page.Events[i].Route = s.route(&page.Events[i])
 	}
 	return err
 }
 
-// routed gives the world a second topic, of the events with a route.
+// odd routes the events with an odd number.
+func odd(e *bridge.Event) uint8 {
+	n, _ := strconv.Atoi(strings.TrimPrefix(string(e.ID), "e"))
+	return uint8(n % 2)
+}
+
+// routed gives the world a second topic, of the events with an odd number.
 func (w *world) routed(further ...*fakelog.Log) (orders *fakelog.Log) {
 	orders = fakelog.New("export.orders", 1)
 	orders.Remake("orders")
 	w.cfg.Topics, w.repair.routed = []string{"export.events", "export.orders"}, orders
 	w.ports.Topic = &topics{append([]*fakelog.Log{w.topic, orders}, further...)}
-	w.ports.Source = routing{source{w.source}}
+	w.ports.Source = routing{source{w.source}, odd}
 	return orders
 }
 
@@ -211,5 +220,39 @@ func TestFurtherTopicMade(t *testing.T) {
 			return nil, nil
 		}
 		w.refused(reconcile.Compare, reconcile.TopicMade)
+	})
+}
+
+// TestTopicCounts: each topic has its counts. An event in the topic of a former route is not
+// missing. A dropped event is listed, and in the counts of no topic.
+func TestTopicCounts(t *testing.T) {
+	all := items(10)
+	inOwnWorld(t, all, append(all[:2:2], all[5:9]...), func(t *testing.T, w *world) {
+		w.routed()
+		w.ports.Source = routing{source{w.source}, func(e *bridge.Event) uint8 {
+			switch {
+			case e.Time < second(4):
+				return 1
+			case e.Time == second(4):
+				return bridge.RouteDrop
+			}
+			return 0
+		}}
+		want := []reconcile.TopicCount{
+			{Topic: "export.events", Listed: 5, Held: 4, Missing: 1}, {Topic: "export.orders", Listed: 4, Elsewhere: 2, Missing: 2},
+		}
+		for _, batch := range []int{1000, 3} { // in one part, in several
+			w.cfg.Batch = batch
+			r := w.must(reconcile.Compare)
+			if diff := cmp.Diff(want, r.Topics); diff != "" || r.API != 10 || r.Held != 6 || r.Missing != 3 || r.Dropped != 1 {
+				t.Errorf("%+v (-want +got):\n%s", r, diff)
+			}
+		}
+		for i := range want {
+			want[i].Repaired = want[i].Missing
+		}
+		if diff := cmp.Diff(want, w.must(reconcile.Repair).Topics); diff != "" {
+			t.Errorf("a repair (-want +got):\n%s", diff)
+		}
 	})
 }
