@@ -1,6 +1,7 @@
 package exportapi
 
 import (
+	"crypto/sha256"
 	"slices"
 	"strings"
 
@@ -14,6 +15,8 @@ type private struct {
 	// id is set if a rule changes the ids of items, values if one changes any value of an
 	// event.
 	id, values bool
+	// identify is bound once, so that an item allocates no closure.
+	identify func([]byte) [sha256.Size]byte
 }
 
 // Redacted names the rules for private data, as the header eb-redacted of records does. It
@@ -40,6 +43,7 @@ func newPrivate(cfg *Config) *private {
 	}
 	at := cfg.pointersOf(cfg.Resource)
 	h := &private{Redactor: redact.NewRedactor(rules), id: touches(at.ids...)}
+	h.identify = h.Identify
 	h.values = h.id || touches(at.types...) || touches(at.subjects...) || touches(cfg.keyPointer()) ||
 		slices.ContainsFunc(cfg.Routes.Rules, func(r bridge.Route) bool { return touches(r.Pointer) })
 	return h
@@ -55,8 +59,10 @@ func (h *private) hide(p *bridge.Page, with *decoders) {
 	out := make([]byte, 0, len(p.Body)+len(p.Body)/8)
 	for i := range p.Events {
 		e := &p.Events[i]
-		sums[i] = h.Sums(e.Raw, e.ID, h.id)
 		e.Sums = &sums[i]
+		if sums[i] = bridge.NewSums(h.identify, e.Raw, e.ID, h.id); e.ID == nil {
+			sums[i].Keyed() // now, beside the commits: the record needs it
+		}
 		from := len(out)
 		err := redact.ErrUncertain
 		if e.Defect != bridge.DefectBadText && e.Defect != bridge.DefectNotObject {

@@ -217,8 +217,8 @@ func (p *part) readPage(page *bridge.Page) error {
 		p.id = e.AppendRecordID(p.id[:0])
 		named, sum := nameOf(p.id), crc32.Checksum(e.Raw, castagnoli)
 		name := named
-		if s := e.Sums; s != nil && eventName(s.WasRecord) != named {
-			p.was[s.WasRecord] = named
+		if s := e.Sums; s != nil && eventName(s.WasRecord()) != named {
+			p.was[s.WasRecord()] = named
 		}
 		if e.ID != nil {
 			name = p.share(name, sum)

@@ -8,20 +8,21 @@ import (
 	"hash"
 	"unicode/utf8"
 
-	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/scan"
+	"exportbridge/bridge/internal/spare"
 )
 
 // ErrUncertain means that a rule may not have found what it is for: a member occurs twice,
 // a name or text does not decode exactly, or a value is of another kind than expected.
 var ErrUncertain = errors.New("a rule cannot be applied with certainty")
 
-// Redactor applies rules to items. One goroutine at a time may use it.
+// Redactor applies rules to items. One goroutine at a time may use it, but for Identify.
 type Redactor struct {
 	*Rules
-	scan             scan.Scanner
-	hashes, identity hash.Hash
-	scratch          []byte // the memory of a text, and of a hash
+	scan       scan.Scanner
+	hashes     hash.Hash
+	identities spare.List[hash.Hash]
+	scratch    []byte // the memory of a text, and of a hash
 
 	// The item that Apply works on: out has what precedes done.
 	out  []byte
@@ -30,7 +31,7 @@ type Redactor struct {
 
 // NewRedactor returns a Redactor for rules.
 func NewRedactor(r *Rules) *Redactor {
-	return &Redactor{Rules: r, hashes: hmac.New(sha256.New, r.hashKey), identity: hmac.New(sha256.New, r.identityKey)}
+	return &Redactor{Rules: r, hashes: hmac.New(sha256.New, r.hashKey)}
 }
 
 // Apply appends an item without its private data. The item is valid JSON. On an error,
@@ -160,7 +161,7 @@ func (r *Redactor) replace(i int, n *node) (end int, ok bool) {
 	r.cut(i, end)
 	r.out = append(r.out, '"')
 	if n.action == hashed {
-		r.out = base64.RawURLEncoding.AppendEncode(r.out, r.sum(r.hashes, text))
+		r.out = base64.RawURLEncoding.AppendEncode(r.out, r.sum(text))
 	} else {
 		r.out = appendMasked(r.out, text, n.keep)
 	}
@@ -177,10 +178,10 @@ func (r *Redactor) cut(from, to int) {
 }
 
 // sum returns the HMAC of a text, valid until the next call.
-func (r *Redactor) sum(h hash.Hash, text []byte) []byte {
-	h.Reset()
-	_, _ = h.Write(text)
-	r.scratch = h.Sum(r.scratch[:0])
+func (r *Redactor) sum(text []byte) []byte {
+	r.hashes.Reset()
+	_, _ = r.hashes.Write(text)
+	r.scratch = r.hashes.Sum(r.scratch[:0])
 	return r.scratch
 }
 
@@ -205,14 +206,17 @@ func appendMasked(to, text []byte, keep int) []byte {
 	return to
 }
 
-// Sums returns the sums of an item as it was received. id is its id, nil if it has none;
-// secret is set if a rule changes the id.
-func (r *Redactor) Sums(item, id []byte, secret bool) bridge.Sums {
-	keyed := [sha256.Size]byte(r.sum(r.identity, item))
-	var name *bridge.Identity
-	if id != nil && secret {
-		n := bridge.Identity(r.sum(r.identity, id)[:len(bridge.Identity{})])
-		name = &n
+// Identify returns the HMAC of a text with the key of identities. It may be called
+// concurrently.
+func (r *Redactor) Identify(text []byte) [sha256.Size]byte {
+	h, ok := r.identities.Take(spare.Any)
+	if !ok {
+		h = hmac.New(sha256.New, r.identityKey)
 	}
-	return bridge.NewSums(keyed, sha256.Sum256(item), id, name)
+	defer r.identities.Give(h)
+	h.Reset()
+	_, _ = h.Write(text)
+	var sum [sha256.Size]byte
+	h.Sum(sum[:0])
+	return sum
 }
