@@ -27,7 +27,17 @@ type Redactor struct {
 	// The item that Apply works on: out has what precedes done.
 	out  []byte
 	done int
+	// hashed are its hashed texts. another is set if other kinds of values were hashed.
+	hashed  []Hashed
+	another bool
 }
+
+// Hashed is a text without escapes at At in an item, whose hash is out[From:To].
+type Hashed struct{ At, From, To int }
+
+// Hashed returns the texts that the last Apply hashed, valid until the next one. ok is false
+// if it also hashed a text with escapes, a number or a boolean.
+func (r *Redactor) Hashed() (texts []Hashed, ok bool) { return r.hashed, !r.another }
 
 // NewRedactor returns a Redactor for rules.
 func NewRedactor(r *Rules) *Redactor {
@@ -37,6 +47,7 @@ func NewRedactor(r *Rules) *Redactor {
 // Apply appends an item without its private data. The item is valid JSON. On an error,
 // which is ErrUncertain, dst is returned as it was.
 func (r *Redactor) Apply(dst, item []byte) ([]byte, error) {
+	r.hashed, r.another = r.hashed[:0], false
 	if len(r.all) == 0 {
 		return append(dst, item...), nil
 	}
@@ -161,7 +172,10 @@ func (r *Redactor) replace(i int, n *node) (end int, ok bool) {
 	r.cut(i, end)
 	r.out = append(r.out, '"')
 	if n.action == hashed {
+		from := len(r.out)
 		r.out = base64.RawURLEncoding.AppendEncode(r.out, r.sum(text))
+		r.hashed = append(r.hashed, Hashed{i + 1, from, len(r.out)})
+		r.another = r.another || v.Kind != scan.String
 	} else {
 		r.out = appendMasked(r.out, text, n.keep)
 	}
