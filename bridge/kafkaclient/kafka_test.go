@@ -28,8 +28,8 @@ type world struct {
 	fetches atomic.Int64 // sent by client
 }
 
-// OnBrokerWrite implements kgo.HookBrokerWrite.
-func (w *world) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, _ error) {
+// OnBrokerE2E implements kgo.HookBrokerE2E.
+func (w *world) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, _ kgo.BrokerE2E) {
 	if key == kmsg.Fetch.Int16() {
 		w.fetches.Add(1)
 	}
