@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"slices"
 )
 
 // Border describes the page before the cursor of a checkpoint, and the first page. It
@@ -38,9 +39,18 @@ func BorderPrefix(id []byte) uint32 { return crc32.Checksum(id, castagnoli) }
 // NewBorderItem returns the BorderItem of an item with an id.
 func NewBorderItem(e *Event) BorderItem {
 	if e.Sums != nil {
-		return e.Sums.Border
+		return e.Sums.Border()
 	}
 	return borderItem(BorderPrefix(e.ID), e.Identity(), sha256.Sum256(e.Raw))
+}
+
+// In reports whether an item with an id is in a border. may excludes most prefixes that no
+// item of the border has: only the few other items are hashed.
+func (e *Event) In(b BorderItems, may func(prefix uint32) bool) bool {
+	if e.Sums != nil {
+		return e.Sums.in(b, may)
+	}
+	return may(BorderPrefix(e.ID)) && slices.Contains(b, NewBorderItem(e))
 }
 
 // Prefix returns the first 4 bytes; see BorderPrefix.

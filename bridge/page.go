@@ -58,8 +58,7 @@ type Event struct {
 	// Route is RouteDrop, or the place in Routes.Topics, from 1, of the topic that gets
 	// the event; 0 is the default topic. An unreadable item has no route.
 	Route uint8
-	// Sums identify the item if there are rules for private data, otherwise nil. They do not
-	// point into the page.
+	// Sums identify the item if there are rules for private data, otherwise nil.
 	Sums *Sums
 }
 
@@ -99,7 +98,7 @@ type Identity [12]byte
 // Identity returns the event's identity.
 func (e *Event) Identity() Identity {
 	if e.Sums != nil {
-		return e.Sums.Name
+		return e.Sums.Identity()
 	}
 	named := e.Raw
 	if e.ID != nil {
@@ -118,10 +117,7 @@ func (e *Event) AppendRecordID(to []byte) []byte {
 	if e.ID != nil {
 		return append(to, e.ID...)
 	}
-	if e.Sums != nil {
-		return appendSumID(to, e.Sums.Keyed)
-	}
-	return appendSumID(to, sha256.Sum256(e.Raw))
+	return appendSumID(to, e.sum())
 }
 
 // SourceIdentity is the tenant in the metadata of a page. The zero value means that the

@@ -1,9 +1,11 @@
 package bridge
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"slices"
 )
 
 // IDsChanged ends the name of rules for private data that change the ids of items.
@@ -14,42 +16,133 @@ const ValuesEncrypted = "+enc"
 
 // Sums identify an item whose record lacks private data. They are made of the item as it
 // was received, so that items that differ in private data alone stay different, and so that
-// a change of the rules changes no identity.
+// a change of the rules changes no identity. Each is computed when it is first asked for:
+// most items with an id need none. They point into the page; the page's owner may use them.
 //
-// The fields Was... and Plain are those of an item without rules. They may be compared with
-// what was stored before there were rules, but never stored: whoever knows the rest of an
-// item can guess an address by its SHA-256.
+// What WasIdentity, WasRecord, WasBorder and Plain return is that of an item without rules.
+// It may be compared with what was stored before there were rules, but never stored: whoever
+// knows the rest of an item can guess an address by its SHA-256.
 type Sums struct {
-	// Keyed is the HMAC-SHA256 of the item, Plain its SHA-256.
-	Keyed, Plain [sha256.Size]byte
-	// Name is the identity.
-	Name, WasName Identity
-	// WasRecord is the first 16 bytes of the SHA-256 of the record id.
-	WasRecord [16]byte
-	// Border is set if the item has an id.
-	Border, WasBorder BorderItem
 	// Replaced is set if a constant is in place of an encrypted value. The item's record may
 	// have been published with the value, so that only its id identifies it.
 	Replaced bool
+
+	mac          func([]byte) [sha256.Size]byte
+	item, id     []byte
+	secret       bool // a rule changes the id
+	known        sumsKnown
+	name         Identity // of a secret id
+	keyed, plain [sha256.Size]byte
 }
 
-// NewSums returns the sums of an item with these HMAC and SHA-256. id is the id of the item,
-// nil if it has none. secretName is its identity if a rule changes the id, otherwise nil.
-func NewSums(keyed, plain [sha256.Size]byte, id []byte, secretName *Identity) Sums {
-	s := Sums{Keyed: keyed, Plain: plain}
+type sumsKnown uint8
+
+const (
+	keyedKnown sumsKnown = 1 << iota
+	plainKnown
+	nameKnown
+)
+
+// first reports whether a sum is asked for the first time.
+func (k *sumsKnown) first(sum sumsKnown) bool {
+	before := *k
+	*k |= sum
+	return before&sum == 0
+}
+
+// NewSums returns the sums of an item. mac is HMAC-SHA256, and may be called concurrently. id
+// is the id of the item, nil if it has none; secret is set if a rule changes the id.
+func NewSums(mac func([]byte) [sha256.Size]byte, item, id []byte, secret bool) Sums {
+	return Sums{mac: mac, item: item, id: id, secret: secret && id != nil}
+}
+
+// Keyed returns the HMAC-SHA256 of the item.
+func (s *Sums) Keyed() [sha256.Size]byte {
+	if s.known.first(keyedKnown) {
+		s.keyed = s.mac(s.item)
+	}
+	return s.keyed
+}
+
+// Plain returns the SHA-256 of the item.
+func (s *Sums) Plain() [sha256.Size]byte {
+	if s.known.first(plainKnown) {
+		s.plain = sha256.Sum256(s.item)
+	}
+	return s.plain
+}
+
+// Identity returns the identity.
+func (s *Sums) Identity() Identity {
+	switch {
+	case s.id == nil:
+		keyed := s.Keyed()
+		return Identity(keyed[:12])
+	case !s.secret:
+		return s.WasIdentity()
+	case s.known.first(nameKnown):
+		keyed := s.mac(s.id)
+		s.name = Identity(keyed[:12])
+	}
+	return s.name
+}
+
+// WasIdentity returns the identity of the item without rules.
+func (s *Sums) WasIdentity() Identity {
+	sum := sha256.Sum256(s.id)
+	if s.id == nil {
+		sum = s.Plain()
+	}
+	return Identity(sum[:12])
+}
+
+// WasRecord returns the first 16 bytes of the SHA-256 of the record id.
+func (s *Sums) WasRecord() [16]byte {
+	id := s.id
 	if id == nil {
-		record := sha256.Sum256(appendSumID(nil, plain))
-		s.Name, s.WasName, s.WasRecord = Identity(keyed[:12]), Identity(plain[:12]), [16]byte(record[:16])
-		return s
+		id = appendSumID(nil, s.Plain())
 	}
-	record := sha256.Sum256(id)
-	s.WasName, s.WasRecord = Identity(record[:12]), [16]byte(record[:16])
-	s.WasBorder = borderItem(BorderPrefix(id), s.WasName, plain)
-	if s.Name = s.WasName; secretName != nil {
-		s.Name, id = *secretName, secretName[:]
+	sum := sha256.Sum256(id)
+	return [16]byte(sum[:16])
+}
+
+// Was returns the sums from before there were rules, of an item without an id.
+func (s *Sums) Was() *Sums {
+	return &Sums{keyed: s.Plain(), plain: s.Plain(), known: keyedKnown | plainKnown}
+}
+
+// Detach returns a copy that does not point into the page.
+func (s *Sums) Detach() *Sums {
+	s.Keyed()
+	s.Plain()
+	own := *s
+	own.item, own.id = nil, bytes.Clone(s.id)
+	return &own
+}
+
+// borderID is what the prefix of a BorderItem is made of.
+func (s *Sums) borderID() []byte {
+	if s.secret {
+		s.Identity()
+		return s.name[:]
 	}
-	s.Border = borderItem(BorderPrefix(id), s.Name, keyed)
-	return s
+	return s.id
+}
+
+// in reports whether the item, now or before there were rules, is in a border.
+func (s *Sums) in(b BorderItems, may func(prefix uint32) bool) bool {
+	return may(BorderPrefix(s.borderID())) && slices.Contains(b, s.Border()) ||
+		may(BorderPrefix(s.id)) && slices.Contains(b, s.WasBorder())
+}
+
+// Border returns the BorderItem of an item with an id.
+func (s *Sums) Border() BorderItem {
+	return borderItem(BorderPrefix(s.borderID()), s.Identity(), s.Keyed())
+}
+
+// WasBorder returns the BorderItem without rules of an item with an id.
+func (s *Sums) WasBorder() BorderItem {
+	return borderItem(BorderPrefix(s.id), s.WasIdentity(), s.Plain())
 }
 
 // borderItem returns the BorderItem of an item with these prefix, identity and sum.
@@ -69,19 +162,19 @@ func appendSumID(to []byte, sum [sha256.Size]byte) []byte {
 // SumsOfRecord returns the sums of an item without an id by the id of its record. Other
 // items have no such record id.
 func SumsOfRecord(id []byte) *Sums {
-	var s Sums
+	s := Sums{known: keyedKnown | plainKnown}
 	sum := id[:min(len(id), recordIDEncoding.EncodedLen(16))]
-	if n, err := recordIDEncoding.Decode(s.Keyed[:], sum); err != nil || n != 16 {
+	if n, err := recordIDEncoding.Decode(s.keyed[:], sum); err != nil || n != 16 {
 		return nil
 	}
-	s.Name = Identity(s.Keyed[:12])
 	return &s
 }
 
 // Form returns bytes that only equal items have.
 func (e *Event) Form() []byte {
 	if e.Sums != nil {
-		return e.Sums.Keyed[:]
+		e.Sums.Keyed()
+		return e.Sums.keyed[:]
 	}
 	return e.Raw
 }
@@ -89,28 +182,40 @@ func (e *Event) Form() []byte {
 // Withheld reports whether no record may have the item: a rule could not be applied.
 func (e *Event) Withheld() bool { return e.Sums != nil && e.Raw == nil }
 
+// sum returns the sum of the item's bytes that may be stored.
+func (e *Event) sum() [sha256.Size]byte {
+	if e.Sums != nil {
+		return e.Sums.Keyed()
+	}
+	return sha256.Sum256(e.Raw)
+}
+
 // Sum returns the sum of the item's bytes that may be stored, in hexadecimal.
 func (e *Event) Sum() string {
-	if e.Sums != nil {
-		return hex.EncodeToString(e.Sums.Keyed[:])
-	}
-	sum := sha256.Sum256(e.Raw)
+	sum := e.sum()
 	return hex.EncodeToString(sum[:])
 }
 
 // HasSum reports whether a stored sum, in hexadecimal, is the item's: that of Sum, or that
 // from before there were rules.
 func (e *Event) HasSum(sum string) bool {
-	return sum == e.Sum() || e.Sums != nil && sum == hex.EncodeToString(e.Sums.Plain[:])
+	if sum == e.Sum() {
+		return true
+	}
+	if e.Sums == nil {
+		return false
+	}
+	plain := e.Sums.Plain()
+	return sum == hex.EncodeToString(plain[:])
 }
 
 // WasIdentity returns the identity from before there were rules; ok is false if it is that
 // of now.
 func (e *Event) WasIdentity() (id Identity, ok bool) {
-	if e.Sums == nil || e.Sums.Name == e.Sums.WasName {
+	if e.Sums == nil || e.Sums.id != nil && !e.Sums.secret {
 		return id, false
 	}
-	return e.Sums.WasName, true
+	return e.Sums.WasIdentity(), true
 }
 
 // HasRecordID reports whether a record id is the event's: that of AppendRecordID, of which
@@ -125,5 +230,5 @@ func (e *Event) HasRecordID(id string, most int) bool {
 		return false
 	}
 	sum := sha256.Sum256([]byte(id))
-	return [16]byte(sum[:16]) == e.Sums.WasRecord || id == string(appendSumID(nil, e.Sums.Keyed))
+	return [16]byte(sum[:16]) == e.Sums.WasRecord() || id == string(appendSumID(nil, e.Sums.Keyed()))
 }

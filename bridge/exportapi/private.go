@@ -2,6 +2,7 @@ package exportapi
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"slices"
 	"strings"
 
@@ -17,6 +18,12 @@ type private struct {
 	// event.
 	id, values bool
 	keys       seal.Keys // nil if no rule encrypts
+	// single is set if all values that change are a key, or a subject, that has one pointer and
+	// is hashed as a whole: their hashes are all that an event needs.
+	single       bool
+	key, subject bool // which of them change
+	// identify is bound once, so that an item allocates no closure.
+	identify func([]byte) [sha256.Size]byte
 }
 
 // Redacted names the rules for private data, as the header eb-redacted of records does. It
@@ -43,8 +50,15 @@ func newPrivate(cfg *Config) *private {
 	}
 	at := cfg.pointersOf(cfg.Resource)
 	h := &private{Redactor: redact.NewRedactor(rules), id: touches(at.ids...)}
-	h.values = h.id || touches(at.types...) || touches(at.subjects...) || touches(cfg.keyPointer()) ||
-		slices.ContainsFunc(cfg.Routes.Rules, func(r bridge.Route) bool { return touches(r.Pointer) })
+	h.identify = h.Identify
+	routed := slices.ContainsFunc(cfg.Routes.Rules, func(r bridge.Route) bool { return touches(r.Pointer) })
+	h.key, h.subject = touches(cfg.keyPointer()), touches(at.subjects...)
+	others := h.id || routed || touches(at.types...)
+	h.values = others || h.key || h.subject
+	one := func(pointers ...string) bool {
+		return !touches(pointers...) || len(pointers) == 1 && rules.Touching(pointers[0]).Hashes(pointers[0])
+	}
+	h.single = !others && one(cfg.keyPointer()) && one(at.subjects...)
 	return h
 }
 
@@ -105,8 +119,10 @@ func (h *private) hide(p *bridge.Page, with *decoders) error {
 	out := make([]byte, 0, len(p.Body)+len(p.Body)/8)
 	for i := range p.Events {
 		e := &p.Events[i]
-		sums[i] = h.Sums(e.Raw, e.ID, h.id)
 		e.Sums = &sums[i]
+		if sums[i] = bridge.NewSums(h.identify, e.Raw, e.ID, h.id); e.ID == nil {
+			sums[i].Keyed() // now, beside the commits: the record needs it
+		}
 		from := len(out)
 		err := redact.ErrUncertain
 		if e.Defect != bridge.DefectBadText && e.Defect != bridge.DefectNotObject {
@@ -124,13 +140,33 @@ func (h *private) hide(p *bridge.Page, with *decoders) error {
 			}
 			continue
 		}
+		item := e.Raw
 		e.Raw, sums[i].Replaced = out[from:len(out):len(out)], h.Replaced
-		if h.values {
+		if h.values && !h.rehash(e, item, out) {
 			d.reread(e)
 		}
 	}
 	p.Extra += d.item.extra + int64(cap(out))
 	return nil
+}
+
+// rehash sets the event's key and subject to the hashes in out of texts in item. It reports
+// whether these are all values that change; otherwise the changed item must be read again.
+func (h *private) rehash(e *bridge.Event, item, out []byte) bool {
+	texts, ok := h.Hashed()
+	if !ok || !h.single {
+		return false
+	}
+	found := func(value *[]byte) bool {
+		for _, t := range texts {
+			if len(*value) > 0 && &(*value)[0] == &item[t.At] {
+				*value = out[t.From:t.To:t.To]
+				return true
+			}
+		}
+		return false
+	}
+	return (!h.key || found(&e.Key)) && (!h.subject || found(&e.Subject))
 }
 
 // reread sets the event's values, apart from its time, by its changed bytes. A hash of what

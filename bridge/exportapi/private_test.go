@@ -2,12 +2,16 @@ package exportapi_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"net/http"
+	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi"
 )
 
@@ -50,6 +54,45 @@ func TestPrivate(t *testing.T) {
 	if again, err := c.DecodeRecord(e.Raw, string(e.ID)); err != nil || !bytes.Equal(again.Events[0].Raw, e.Raw) ||
 		!bytes.Equal(again.Events[0].ID, e.ID) {
 		t.Errorf("DecodeRecord: %+v, %v; want the event again", again, err)
+	}
+}
+
+// TestPrivateValues: the values of an event are what a reader of its record finds, whatever
+// kind of value was hashed.
+func TestPrivateValues(t *testing.T) {
+	t.Parallel()
+	var items []string
+	for _, user := range []string{
+		`"u"`, `"\u0075"`, `""`, `null`, `7`, `true`, "\"u\x7f\"", `"u","user":"v"`,
+		`null,"user":"v"`, `null,"user":"u\n"`,
+	} {
+		item := `{"eventId":"` + strconv.Itoa(len(items)) + `","timestamp":1,"payload":{"type":"t"},"userId":` + user + `}`
+		items = append(items, item)
+	}
+	page := answer(`{"items":[` + strings.Join(items, ",") + `]}`)
+	for _, more := range []map[string]string{
+		{"EVENT_HASH": "/userId"},
+		{"EVENT_HASH": "/userId,/user", "KAFKA_KEY": "/user"},
+		{"EVENT_HASH": "/userId,/user", "EXPORT_ITEM_SUBJECT": "/userId,/user"},
+		{"EVENT_HASH": "/user", "KAFKA_KEY": "/user"},
+		{"EVENT_DROP": "/user", "EVENT_MASK": "/userId:last4"},
+	} {
+		read := serve(t, page, map[string]string{
+			"KAFKA_KEY":           cmp.Or(more["KAFKA_KEY"], "/userId"),
+			"EXPORT_ITEM_SUBJECT": cmp.Or(more["EXPORT_ITEM_SUBJECT"], "/userId"),
+		})
+		p := must.Get(fetchAll(t, serve(t, page, withKeys(more)), bridge.Position{}))(t)
+		for i := range p.Events {
+			got := &p.Events[i]
+			if got.Withheld() { // a mask of a boolean
+				continue
+			}
+			want := &must.Get(read.DecodeItem(got.Raw))(t).Events[0]
+			values := func(e *bridge.Event) [][]byte { return [][]byte{e.ID, e.Key, e.Type, e.Subject} }
+			if !reflect.DeepEqual(values(got), values(want)) {
+				t.Errorf("%v, %s: %q, want %q", more, items[i], values(got), values(want))
+			}
+		}
 	}
 }
 

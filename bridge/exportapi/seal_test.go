@@ -76,7 +76,7 @@ func TestSealed(t *testing.T) {
 			bytes.Equal(e.Raw, now.Raw) == forgotten {
 			t.Errorf("item %d: %s, then %s, replaced %t", i, e.Raw, now.Raw, now.Sums.Replaced)
 		}
-		if e.Identity() != now.Identity() || !bytes.Equal(e.Form(), now.Form()) || e.Sums.Border != now.Sums.Border {
+		if e.Identity() != now.Identity() || !bytes.Equal(e.Form(), now.Form()) || e.Sums.Border() != now.Sums.Border() {
 			t.Errorf("item %d has another identity once its subject is forgotten", i)
 		}
 	}

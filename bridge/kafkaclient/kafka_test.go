@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/bridgetest/must"
@@ -20,15 +22,23 @@ func TestMain(m *testing.M) { os.Exit(kafkatest.Run(m)) }
 // world is a topic of a test's own.
 type world struct {
 	*testing.T
-	client *kgo.Client
-	admin  *kadm.Client
-	topic  string
+	client  *kgo.Client
+	admin   *kadm.Client
+	topic   string
+	fetches atomic.Int64 // sent by client
+}
+
+// OnBrokerE2E implements kgo.HookBrokerE2E.
+func (w *world) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, _ kgo.BrokerE2E) {
+	if key == kmsg.Fetch.Int16() {
+		w.fetches.Add(1)
+	}
 }
 
 func newWorld(t *testing.T, addrs []string, partitions int32) *world {
 	t.Helper()
 	w := &world{T: t, topic: fmt.Sprintf("t%d", time.Now().UnixNano())}
-	w.client = w.open(addrs)
+	w.client = w.open(addrs, kgo.WithHooks(w))
 	w.admin = kadm.NewClient(w.client)
 	kafkatest.CreateTopic(t, addrs, w.topic, partitions, nil)
 	return w

@@ -377,7 +377,8 @@ func (p *publishedIndex) Match(e *bridge.Event) bool {
 	if e.Sums == nil {
 		return false
 	}
-	return p.match(e, fingerprint(e.Sums.Plain[:16])) || p.match(e, fingerprint(e.Sums.Keyed[:16])) ||
+	plain, keyed := e.Sums.Plain(), e.Sums.Keyed()
+	return p.match(e, fingerprint(plain[:16])) || p.match(e, fingerprint(keyed[:16])) ||
 		(p.foreign || e.Sums.Replaced || e.ID == nil) && p.match(e, fingerprintOf(e.AppendRecordID([]byte(recordID)))) ||
 		e.ID != nil && p.match(e, fingerprintOf(append([]byte(bare), e.Raw...)))
 }
@@ -396,7 +397,7 @@ func (p *publishedIndex) matchWasKey(e *bridge.Event) bool {
 		return false
 	}
 	was := *e
-	was.Sums = &bridge.Sums{Keyed: e.Sums.Plain}
+	was.Sums = e.Sums.Was()
 	return p.match(e, fingerprint(was.ItemKey()))
 }
 

@@ -15,7 +15,7 @@ func TestPrivateRecords(t *testing.T) {
 	t.Parallel()
 	for _, headers := range []string{"cloudevents", "minimal"} {
 		cfg, s := ready(t, withHeaders(headers), func(c *kafkastream.Config) { c.Redacted = "rules/k1" })
-		sums := bridge.NewSums([32]byte{1}, [32]byte{2}, nil, nil)
+		sums := bridge.NewSums(func([]byte) [32]byte { return [32]byte{1} }, nil, nil, false)
 		withheld := bridge.Event{Sums: &sums, Defect: bridge.DefectPrivate, Time: bridge.NoTime}
 		good := event("a", "u")
 		publish(t, s, page(good, withheld))

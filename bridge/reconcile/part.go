@@ -221,8 +221,8 @@ func (p *part) readPage(page *bridge.Page) error {
 		name := named
 		if s := e.Sums; s != nil {
 			p.replaced = p.replaced || s.Replaced
-			if eventName(s.WasRecord) != named {
-				p.was[s.WasRecord] = named
+			if eventName(s.WasRecord()) != named {
+				p.was[s.WasRecord()] = named
 			}
 		}
 		if e.ID != nil {

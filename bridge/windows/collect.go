@@ -65,9 +65,8 @@ func (i *item) detach() {
 	}
 	i.cost = int64(len(block)) + itemCost
 	if e.Sums != nil {
-		own := *e.Sums
-		e.Sums = &own
-		i.cost += int64(unsafe.Sizeof(own))
+		e.Sums = e.Sums.Detach()
+		i.cost += int64(unsafe.Sizeof(*e.Sums)) + int64(len(e.ID))
 	}
 }
 

@@ -44,14 +44,9 @@ func MarkBorder(p *bridge.Page, before *bridge.Border) (r Repeats) {
 		bit := prefix & (64*uint32(len(filter)) - 1)
 		return filter[bit/64]&(1<<(bit%64)) != 0
 	}
-	has := func(item bridge.BorderItem) bool { return may(item.Prefix()) && slices.Contains(border, item) }
 	for i := range p.Events {
 		e := &p.Events[i]
-		if e.ID == nil {
-			continue
-		}
-		if e.Sums == nil && may(bridge.BorderPrefix(e.ID)) && has(bridge.NewBorderItem(e)) ||
-			e.Sums != nil && (has(e.Sums.Border) || has(e.Sums.WasBorder)) {
+		if e.ID != nil && e.In(border, may) {
 			e.AtBorder = true
 			r.Items++
 		}

@@ -20,8 +20,8 @@ func TestTurningRulesOn(t *testing.T) {
 				e.ID = []byte{byte('x' + len(p.Events))}
 			}
 			if rules {
-				secret := bridge.Identity{byte('X' + len(p.Events))}
-				s := bridge.NewSums(sha256.Sum256([]byte("key"+raw)), sha256.Sum256(e.Raw), e.ID, &secret)
+				keyed := func(text []byte) [sha256.Size]byte { return sha256.Sum256([]byte("key" + string(text))) }
+				s := bridge.NewSums(keyed, e.Raw, e.ID, true)
 				e.Raw, e.Sums = []byte("same"), &s
 			}
 			p.Events = append(p.Events, e)

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"testing"
 
@@ -169,6 +170,45 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// sums has all sums of an item in hexadecimal, in the order of its methods.
+func sums(s bridge.Sums) (all [7]string) {
+	keyed, plain, name, was := s.Keyed(), s.Plain(), s.Identity(), s.WasIdentity()
+	record, border, wasBorder := s.WasRecord(), s.Border(), s.WasBorder()
+	for i, sum := range [][]byte{keyed[:], plain[:], name[:], was[:], record[:], border[:], wasBorder[:]} {
+		all[i] = hex.EncodeToString(sum)
+	}
+	return all
+}
+
+// TestSumsStay: checkpoints, records and marks hold sums, so their values never change.
+func TestSumsStay(t *testing.T) {
+	t.Parallel()
+	r := redactor(t, redact.Config{Stream: "events", Drop: []string{"/ip"}})
+	const (
+		keyed = "0e83b7def9a684f5657b921fa267f69c8d4d22137a3b9b8c6d7d381c890d5d32"
+		plain = "ea8953970077aa2ef7c5c26bc55c3b77d778b79c448d8c73f3eaaa2426d13380"
+		named = "7692c3ad3540bb803c020b3aee66cd88"
+		was   = "2a94b2e9e27f146cf105035df066e4cd"
+	)
+	id := []byte("one")
+	for _, c := range []struct {
+		id     []byte
+		secret bool
+		want   []string
+	}{
+		{nil, false, []string{keyed, plain, keyed[:24], plain[:24], "0702994c7463f5689aec451972eb6929"}},
+		{id, false, []string{keyed, plain, named[:24], named[:24], named, "2a94b2e9ca2e5e66d2f34222f35affcb", was}},
+		{id, true, []string{
+			keyed, plain, "1d8088619b2963ae6b0185c1", named[:24], named, "2b7c27e7d8e7455f7fddae243ead9987", was,
+		}},
+	} {
+		got := sums(bridge.NewSums(r.Identify, []byte(`{"id":"one","ip":"10.0.0.1"}`), c.id, c.secret))
+		if !slices.Equal(got[:len(c.want)], c.want) {
+			t.Errorf("id %q, secret %v: %v, want %v", c.id, c.secret, got, c.want)
+		}
+	}
+}
+
 // TestSums: no stored sum is made with SHA-256 alone, and no change of the rules changes one.
 func TestSums(t *testing.T) {
 	t.Parallel()
@@ -176,33 +216,39 @@ func TestSums(t *testing.T) {
 	r := redactor(t, redact.Config{Drop: []string{"/ip"}})
 	plain := sha256.Sum256(item)
 	for _, id := range [][]byte{nil, id} {
-		s := r.Sums(item, id, true)
-		if s.Name == s.WasName || s.Keyed == s.Plain || s.Border == s.WasBorder && id != nil || s.Plain != plain {
-			t.Errorf("id %q: %+v, want other sums than without a key", id, s)
+		s := bridge.NewSums(r.Identify, item, id, true)
+		if s.Identity() == s.WasIdentity() || s.Keyed() == s.Plain() || s.Border() == s.WasBorder() && id != nil ||
+			s.Plain() != plain {
+			t.Errorf("id %q: %v, want other sums than without a key", id, sums(s))
 		}
 		e := bridge.Event{Raw: item, ID: id}
-		if s.WasName != e.Identity() || id != nil && s.WasBorder != bridge.NewBorderItem(&e) {
-			t.Errorf("id %q: %+v, want the sums from before in Was", id, s)
+		if s.WasIdentity() != e.Identity() || id != nil && s.WasBorder() != bridge.NewBorderItem(&e) {
+			t.Errorf("id %q: %v, want the sums from before in Was", id, sums(s))
 		}
 		record := sha256.Sum256(e.AppendRecordID(nil))
-		if s.WasRecord != [16]byte(record[:16]) {
-			t.Errorf("id %q: record %x, want %x", id, s.WasRecord, record[:16])
+		if s.WasRecord() != [16]byte(record[:16]) {
+			t.Errorf("id %q: record %x, want %x", id, s.WasRecord(), record[:16])
 		}
 		rotated := redactor(t, redact.Config{Hash: []string{"/ip"}, Keys: bridge.Secret(first + "\n" + second)})
-		if again := rotated.Sums(item, id, true); again != s {
-			t.Errorf("id %q: other rules and a new key make %+v of %+v", id, again, s)
+		again := sums(bridge.NewSums(rotated.Identify, item, id, true))
+		if again != sums(s) {
+			t.Errorf("id %q: other rules and a new key make %v of %v", id, again, sums(s))
+		}
+		if own := s.Detach(); sums(*own) != again {
+			t.Errorf("id %q: detached %v, want %v", id, sums(*own), again)
 		}
 	}
 	e := bridge.Event{Raw: []byte(`{}`)}
-	s := r.Sums(item, nil, false)
+	s := bridge.NewSums(r.Identify, item, nil, false)
 	e.Sums = &s
-	if read := bridge.SumsOfRecord(e.AppendRecordID(nil)); read == nil || read.Name != s.Name {
-		t.Errorf("%+v of the record's id, want the identity %x", read, s.Name)
+	if read := bridge.SumsOfRecord(e.AppendRecordID(nil)); read == nil || read.Identity() != s.Identity() {
+		t.Errorf("%+v of the record's id, want the identity %x", read, s.Identity())
 	}
 	if s := bridge.SumsOfRecord([]byte("not a sum")); s != nil {
 		t.Errorf("%+v of another id, want none", s)
 	}
-	if e.Sum() != hex.EncodeToString(s.Keyed[:]) || !e.HasSum(hex.EncodeToString(plain[:])) {
+	keyed := s.Keyed()
+	if e.Sum() != hex.EncodeToString(keyed[:]) || !e.HasSum(hex.EncodeToString(plain[:])) {
 		t.Error("the sum of an item is not the one with the key, or that from before is not its own")
 	}
 }
@@ -223,7 +269,7 @@ func TestIdentityKeyIsSecret(t *testing.T) {
 	}
 	h := hmac.New(sha256.New, hash)
 	h.Write(item)
-	if s := r.Sums(item, nil, false); bytes.Equal(h.Sum(nil), s.Keyed[:]) {
+	if s := bridge.NewSums(r.Identify, item, nil, false); [sha256.Size]byte(h.Sum(nil)) == s.Keyed() {
 		t.Error("a hash in an item is the key of identities")
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"hash"
 	"unicode/utf8"
 
-	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/scan"
+	"exportbridge/bridge/internal/spare"
 	"exportbridge/bridge/seal"
 )
 
@@ -17,12 +17,13 @@ import (
 // a name or text does not decode exactly, or a value is of another kind than expected.
 var ErrUncertain = errors.New("a rule cannot be applied with certainty")
 
-// Redactor applies rules to items. One goroutine at a time may use it.
+// Redactor applies rules to items. One goroutine at a time may use it, but for Identify.
 type Redactor struct {
 	*Rules
-	scan             scan.Scanner
-	hashes, identity hash.Hash
-	scratch          []byte // the memory of a text, and of a hash
+	scan       scan.Scanner
+	hashes     hash.Hash
+	identities spare.List[hash.Hash]
+	scratch    []byte // the memory of a text, and of a hash
 
 	// The item that Apply works on: out has what precedes done.
 	out  []byte
@@ -33,16 +34,27 @@ type Redactor struct {
 	Key      *seal.Key
 	Replaced bool
 	found    []byte // the subject
+	// hashed are its hashed texts. another is set if other kinds of values were hashed.
+	hashed  []Hashed
+	another bool
 }
+
+// Hashed is a text without escapes at At in an item, whose hash is out[From:To].
+type Hashed struct{ At, From, To int }
+
+// Hashed returns the texts that the last Apply hashed, valid until the next one. ok is false
+// if it also hashed a text with escapes, a number or a boolean.
+func (r *Redactor) Hashed() (texts []Hashed, ok bool) { return r.hashed, !r.another }
 
 // NewRedactor returns a Redactor for rules.
 func NewRedactor(r *Rules) *Redactor {
-	return &Redactor{Rules: r, hashes: hmac.New(sha256.New, r.hashKey), identity: hmac.New(sha256.New, r.identityKey)}
+	return &Redactor{Rules: r, hashes: hmac.New(sha256.New, r.hashKey)}
 }
 
 // Apply appends an item without its private data. The item is valid JSON. On an error,
 // which is ErrUncertain, dst is returned as it was.
 func (r *Redactor) Apply(dst, item []byte) ([]byte, error) {
+	r.hashed, r.another = r.hashed[:0], false
 	if len(r.all) == 0 {
 		return append(dst, item...), nil
 	}
@@ -195,7 +207,10 @@ func (r *Redactor) replace(i int, n *node) (end int, ok bool) {
 	r.cut(i, end)
 	r.out = append(r.out, '"')
 	if n.action == hashed {
-		r.out = base64.RawURLEncoding.AppendEncode(r.out, r.sum(r.hashes, text))
+		from := len(r.out)
+		r.out = base64.RawURLEncoding.AppendEncode(r.out, r.sum(text))
+		r.hashed = append(r.hashed, Hashed{i + 1, from, len(r.out)})
+		r.another = r.another || v.Kind != scan.String
 	} else {
 		r.out = appendMasked(r.out, text, n.keep)
 	}
@@ -212,10 +227,10 @@ func (r *Redactor) cut(from, to int) {
 }
 
 // sum returns the HMAC of a text, valid until the next call.
-func (r *Redactor) sum(h hash.Hash, text []byte) []byte {
-	h.Reset()
-	_, _ = h.Write(text)
-	r.scratch = h.Sum(r.scratch[:0])
+func (r *Redactor) sum(text []byte) []byte {
+	r.hashes.Reset()
+	_, _ = r.hashes.Write(text)
+	r.scratch = r.hashes.Sum(r.scratch[:0])
 	return r.scratch
 }
 
@@ -240,14 +255,17 @@ func appendMasked(to, text []byte, keep int) []byte {
 	return to
 }
 
-// Sums returns the sums of an item as it was received. id is its id, nil if it has none;
-// secret is set if a rule changes the id.
-func (r *Redactor) Sums(item, id []byte, secret bool) bridge.Sums {
-	keyed := [sha256.Size]byte(r.sum(r.identity, item))
-	var name *bridge.Identity
-	if id != nil && secret {
-		n := bridge.Identity(r.sum(r.identity, id)[:len(bridge.Identity{})])
-		name = &n
+// Identify returns the HMAC of a text with the key of identities. It may be called
+// concurrently.
+func (r *Redactor) Identify(text []byte) [sha256.Size]byte {
+	h, ok := r.identities.Take(spare.Any)
+	if !ok {
+		h = hmac.New(sha256.New, r.identityKey)
 	}
-	return bridge.NewSums(keyed, sha256.Sum256(item), id, name)
+	defer r.identities.Give(h)
+	h.Reset()
+	_, _ = h.Write(text)
+	var sum [sha256.Size]byte
+	h.Sum(sum[:0])
+	return sum
 }
