@@ -34,7 +34,7 @@ func (s routed) Decode(page *bridge.Page) error {
 func TestTopicCounts(t *testing.T) {
 	all := items(10)
 	inOwnWorld(t, all, append(all[:2:2], all[5:9]...), func(t *testing.T, w *world) {
-		w.cfg.Topics = []string{"export.events", "export.orders"}
+		w.routed()
 		w.ports.Source = routed{source{w.source}, second(4)}
 		want := []reconcile.TopicCount{
 			{Topic: "export.events", Listed: 5, Held: 4, Missing: 1}, {Topic: "export.orders", Listed: 4, Elsewhere: 2, Missing: 2},
