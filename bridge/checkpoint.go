@@ -183,6 +183,9 @@ type Checkpoint struct {
 	Topics []TopicState `json:"topics,omitempty"`
 	// Routes is Routes.Text of the events after Cursor.
 	Routes string `json:"routes,omitempty"`
+	// RoutesChanged is the time, in milliseconds since the epoch, up to which events may have
+	// been published by other routes than Routes; 0 if the routes never changed.
+	RoutesChanged int64 `json:"routes_changed,omitempty"`
 	// Events and Pages count the events and pages before Cursor, with the dead letters and
 	// the events that routes dropped.
 	Events int64 `json:"events"`

@@ -78,7 +78,7 @@ func TestCheckpointGolden(t *testing.T) {
 			Origin: bridge.Origin{Resource: "events"}, Topic: "export.events",
 			Topics: []bridge.TopicState{{Name: "export.events", ID: "a", Partitions: 6, End: 7},
 				{Name: "export.orders", ID: "b", Partitions: 6, End: 3, Former: true}},
-			Routes: "page*=export.pages,*.debug=drop", Events: 9, Dropped: 2, WrittenAt: 1,
+			Routes: "page*=export.pages,*.debug=drop", RoutesChanged: 1700000000000, Events: 9, Dropped: 2, WrittenAt: 1,
 		},
 		"minimal": {Format: 1, Stream: "events", Mode: bridge.AtLeastOnce, Kind: bridge.KindStart,
 			Origin: bridge.Origin{Resource: "events"}, WrittenAt: 1},

@@ -137,6 +137,7 @@ func Reset(from Checkpoint, origin Origin, cmd Command) Checkpoint {
 		Version: Version{Epoch: from.Epoch + 1},
 		Cursor:  cmd.Target.Cursor, Tail: cmd.Target.Tail, Carried: cmd.Target.Carried, Border: cmd.Target.Border,
 		Origin: origin, Events: cmd.Target.Events, Pages: cmd.Target.Pages,
+		Routes: from.Routes, RoutesChanged: from.RoutesChanged,
 		PausedUntil: from.PausedUntil,
 		RewindEnd:   from.RewindEnd,
 		MarksEnd:    from.MarksEnd && same,

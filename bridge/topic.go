@@ -97,6 +97,17 @@ func TopicFault(format string, args ...any) *Fault {
 	}
 }
 
+// TopicRecreated returns a Fault if the topic with a name has another id than in known, else
+// nil.
+func TopicRecreated(known []TopicState, name, id string) *Fault {
+	was := FindTopic(known, name)
+	if was == nil || was.Same(&TopicState{ID: id}) {
+		return nil
+	}
+	return TopicFault("topic %s was deleted and recreated (id %s, previously %s), and the stream has not accepted it",
+		name, id, was.ID)
+}
+
 // CutOffError means that a record was acknowledged below the topic's known end: the end of
 // the log is lost.
 type CutOffError struct {

@@ -24,6 +24,8 @@ type Topic struct {
 	Latency time.Duration
 	// Finite is true of a topic whose retention is not for ever. Set before use.
 	Finite bool
+	// Name is "events" if empty. Set before use, or after Recreate.
+	Name string
 	// NoEnds is true where the ends of partitions are not told. Set before use.
 	NoEnds bool
 	// Copies makes the Sinks of an at-least-once topic keep a copy of what each

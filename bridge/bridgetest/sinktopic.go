@@ -1,6 +1,7 @@
 package bridgetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,7 +91,7 @@ func (p *Topic) states() []bridge.TopicState {
 		ends = ""
 	}
 	return []bridge.TopicState{{
-		Name: "events", ID: fmt.Sprint("topic-", p.made), Partitions: p.partitions, End: int64(p.ended),
+		Name: cmp.Or(p.Name, "events"), ID: fmt.Sprint("topic-", p.made), Partitions: p.partitions, End: int64(p.ended),
 		Start: int64(p.trimmed), KeepsAll: !p.Finite,
 		Ends: ends,
 	}}

@@ -70,6 +70,11 @@ func (r *Retry) readMarks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	for i := range kept {
+		if lost := bridge.TopicRecreated(r.Known, kept[i].Topic, kept[i].ID); lost != nil {
+			return lost
+		}
+	}
 	marks := maps.Clone(r.Publisher.Marks())
 	doubtful := make(map[string][]string) // the marks of an id
 	expired := slices.ContainsFunc(kept, func(k kafkaclient.Kept) bool { return k.Expired })

@@ -80,6 +80,9 @@ type Retry struct {
 	Origin bridge.Origin
 	// Live is the stream's source; the zero value is unknown.
 	Live bridge.SourceIdentity
+	// Known are the topics of the live stream's checkpoint. If one of Events was recreated
+	// since, the retry is refused with a bridge.TopicFault.
+	Known []bridge.TopicState
 	// Elsewhere is not empty if the settings request another list than the live stream:
 	// see bridge.RequestChange. Then no page is fetched.
 	Elsewhere []string

@@ -2,6 +2,8 @@ package deadletter_test
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 
 	"exportbridge/bridge"
@@ -34,6 +36,28 @@ func (s routing) DecodeItem(item []byte) (*bridge.Page, error) {
 		page.Events[0].Route = map[string]uint8{"b": 1, "d": bridge.RouteDrop}[string(page.Events[0].ID)]
 	}
 	return page, err
+}
+
+// TestRetryTopicLost: while the stream is blocked because of a recreated topic, nothing is
+// published to it.
+func TestRetryTopicLost(t *testing.T) {
+	w := newWorld(t)
+	routed := fakelog.New("export.orders", 1)
+	routed.Remake("orders")
+	w.publisher.routed = routed
+	places := []deadletter.Place{w.letter("a")}
+	for _, known := range []string{"before", "orders"} {
+		var got []deadletter.Retried
+		r := w.retrying(func(one deadletter.Retried) error { got = append(got, one); return nil })
+		r.Source, r.Events = routing{w.source}, routedEvents{w.events, routed}
+		r.Known = []bridge.TopicState{{Name: "export.orders", ID: known}}
+		w.publisher.open()
+		err := r.Run(t.Context(), places)
+		if fault, refused := errors.AsType[*bridge.Fault](err); refused != (known == "before") || len(got) > 0 == refused ||
+			refused && (fault.HintCode != bridge.HintTopicLost || !strings.Contains(fault.Error(), "export.orders was deleted")) {
+			t.Errorf("%s: %v, %v", known, got, err)
+		}
+	}
 }
 
 // TestRetryRoutes: a mark counts for the topic that its event was published to, and an event

@@ -241,7 +241,6 @@ func (s *session) derive(was bridge.Checkpoint, cmd bridge.Command) bridge.Check
 	if cmd.Kind == bridge.KindReset && cmd.Target.FollowOtherwise {
 		c.FollowOtherwise(&was, s.e.cfg.LookBack)
 	}
-	c.Routes = was.Routes
 	c = s.stamp(c, cmd.Kind, bridge.Version{Epoch: c.Epoch})
 	if cmd.Kind == bridge.KindReset && s.topics == nil {
 		if c.Topics = bridge.WithFormer(was.Topics, s.found); s.found == nil { // to be compared once known

@@ -40,6 +40,13 @@ func (e *sessionError) Unwrap() error { return e.err }
 
 // stamp makes c the checkpoint that the session commits as a version.
 func (s *session) stamp(c bridge.Checkpoint, kind bridge.Kind, at bridge.Version) bridge.Checkpoint {
+	now := time.Now().UnixMilli()
+	if routes := s.e.cfg.Routes; !s.e.applying && c.Routes != routes { // a command's machine has others
+		if !c.Zero() { // something may be published
+			c.RoutesChanged = max(now, c.LastEventTime, c.PositionTime)
+		}
+		c.Routes = routes
+	}
 	c.Format, c.Stream, c.Mode = c.Origin.Format(), s.e.cfg.Stream, s.e.cfg.Mode
 	c.Version, c.Kind = at, kind
 	if c.Topic == "" {
@@ -48,14 +55,11 @@ func (s *session) stamp(c bridge.Checkpoint, kind bridge.Kind, at bridge.Version
 	if s.topics != nil {
 		c.Topics = s.topics
 	}
-	if !s.e.applying { // the settings of a command's machine are not the stream's
-		c.Routes = s.e.cfg.Routes
-	}
 	if s.request.Known() {
 		c.Origin.Request = s.request
 	}
 	c.Owner, c.Session = s.e.cfg.Owner, s.id
-	c.WrittenAt = time.Now().UnixMilli()
+	c.WrittenAt = now
 	return c
 }
 

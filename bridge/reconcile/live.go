@@ -76,10 +76,8 @@ func (c *comparison) repairable(ctx context.Context) error {
 	from := c.kept[0].From // the earliest of the topics
 	for i := range c.kept {
 		k := &c.kept[i]
-		was := bridge.FindTopic(live.Topics, k.Topic)
-		if was != nil && was.ID != k.ID && was.ID != "" && k.ID != "" {
-			return reject(TopicLost, "topic %s was deleted and recreated since checkpoint %s (id %s, previously %s)",
-				k.Topic, live.Version, k.ID, was.ID)
+		if lost := bridge.TopicRecreated(live.Topics, k.Topic, k.ID); lost != nil {
+			return reject(TopicLost, "%v", lost)
 		}
 		if i <= c.routed() {
 			from = min(from, k.From)

@@ -316,7 +316,7 @@ func (p *part) countTopic(c copies) {
 func (p *part) count() map[eventName]int32 {
 	missing := make(map[eventName]int32)
 	for name, c := range p.events {
-		wanted, kept := c.wanted(), p.keptOf(c.route)
+		wanted, kept := c.wanted(), p.keptOf(c)
 		switch {
 		case c.api == 0:
 			p.found.Extra++
@@ -352,7 +352,7 @@ func (p *part) takeDeadLetters(ctx context.Context, missing map[eventName]int32)
 		name := p.recordName(p.deadLetterID(r), l.Item, r)
 		if missing[name] > 0 {
 			dead[name]++
-			lost[name] = lost[name] || !p.keptOf(p.events[name].route).Expired && p.retried != nil && p.retried(&l)
+			lost[name] = lost[name] || !p.keptOf(p.events[name]).Expired && p.retried != nil && p.retried(&l)
 		}
 	})
 	err = cmp.Or(err, p.comparable())

@@ -58,8 +58,9 @@ type Config struct {
 	By string
 	// Redacted names the rules for private data that the Source applies, empty for none.
 	Redacted string
-	// Topics are the topics by Event.Route, if there are several.
+	// Topics are the topics by Event.Route, if there are several, Routes is Routes.Text.
 	Topics []string
+	Routes string
 }
 
 // Source is the export API.
@@ -140,8 +141,8 @@ type Report struct {
 	Digest Digest `json:"digest"`
 	// DeadLettered counts the events that are among the dead letters only.
 	DeadLettered int64 `json:"dead_lettered"`
-	// Deleted counts the absent events that the retention of their topic may have deleted:
-	// they are not missing. The topics keep all events from KeptFrom on; 0 if nothing was
+	// Deleted counts the absent events that the retention of their topic, or of an earlier
+	// one, may have deleted: they are not missing. The topics keep all events from KeptFrom on; 0 if nothing was
 	// deleted.
 	Deleted  int64 `json:"deleted_by_retention,omitempty"`
 	KeptFrom int64 `json:"kept_from,omitempty"`

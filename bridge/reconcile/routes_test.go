@@ -256,3 +256,37 @@ func TestTopicCounts(t *testing.T) {
 		}
 	})
 }
+
+// TestRoutesChanged: an event from before a change of the routes may have been in any of the
+// topics, and counts as deleted if one of them no longer keeps its time.
+func TestRoutesChanged(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	inOwnWorld(t, items(20), nil, func(t *testing.T, w *world) {
+		orders := w.routed()
+		for n, i := range items(20) {
+			switch {
+			case n == 14: // in neither
+			case n%2 == 1 || n < 8: // an earlier rule sent all events to orders
+				orders.Append(0, i.record())
+			default:
+				w.topic.Append(0, i.record())
+			}
+		}
+		w.live.trail[0].RoutesChanged = second(8)
+		want(t, "all kept", w.must(reconcile.Compare), counts{API: 20, Held: 19, Missing: 1})
+		orders.Expire(10 * year)
+		orders.Delete(0, 12) // 0 to 7, 9, 11, 13 and 15 are gone; it begins at 17
+		r := w.must(reconcile.Compare)
+		if want(t, "changed", r, counts{API: 20, Held: 7, Missing: 1}); r.Deleted != 12 {
+			t.Errorf("deleted %d", r.Deleted)
+		}
+		w.cfg.Routes = "the stream has other routes today"
+		if r := w.must(reconcile.Repair); r.Repair.Events != 0 || r.Deleted != 13 {
+			t.Errorf("%+v, %d deleted", r.Repair, r.Deleted)
+		}
+		w.cfg.Routes = ""
+		if r := w.must(reconcile.Repair); r.Repair.Events != 1 || r.Deleted != 12 {
+			t.Errorf("%+v, %d deleted", r.Repair, r.Deleted)
+		}
+	})
+}

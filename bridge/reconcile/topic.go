@@ -82,14 +82,17 @@ func (c *comparison) keep(ctx context.Context) error {
 // routed returns the number of topics of routes.
 func (c *comparison) routed() int { return max(0, len(c.Topics)-1) }
 
-// keptOf returns what is kept of the events with a route: by their topic and by the former
-// topics, which may have any event from before the routes changed.
-func (c *comparison) keptOf(route uint8) kafkaclient.Kept {
-	k := c.kept[0]
-	if int(route) <= c.routed() {
-		k = c.kept[route]
+// keptOf returns what is kept of an event: by its topic and by the former topics. Any topic
+// may have had an event from before the routes changed, or if the settings have other routes.
+func (c *comparison) keptOf(e copies) kafkaclient.Kept {
+	k, others := c.kept[0], c.kept[1+c.routed():]
+	if int(e.route) <= c.routed() {
+		k = c.kept[e.route]
 	}
-	for _, former := range c.kept[1+c.routed():] {
+	if e.at <= c.start.RoutesChanged || c.Routes != c.start.Routes {
+		others = c.kept
+	}
+	for _, former := range others {
 		k.Expired, k.From = k.Expired || former.Expired, max(k.From, former.From)
 	}
 	return k

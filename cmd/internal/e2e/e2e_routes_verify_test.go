@@ -52,6 +52,10 @@ func TestE2ERoutesVerify(t *testing.T) {
 			t.Errorf("%+v, repaired %+v, want %d", got, got.Repair, repaired)
 		}
 	}
+	s.settings["KAFKA_ROUTES"] = "" // the stream still has its topics
+	if got := s.verify(3, from, to); got.Missing != dropped || got.Extra > 0 {
+		t.Errorf("without routes %+v, want the %d dropped events to be missing", got, dropped)
+	}
 	copies := make(map[string]int) // by the topic and the id of the event
 	for topic, repaired := range want {
 		s.eachRecord(topic, func(r *kgo.Record) { copies[topic+" "+deadletter.Header(r, kafkarecord.HeaderID)]++ })

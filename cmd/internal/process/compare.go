@@ -35,13 +35,14 @@ type Comparison struct {
 	AwaitingEnd func()
 }
 
-// FurtherTopics returns the topics of a stream's routes, and those of former routes that
-// still exist.
+// FurtherTopics returns the topics of a stream's routes, and those that still exist of former
+// routes and of the routes that the running stream has.
 func FurtherTopics(ctx context.Context, st *config.Stream) ([]string, error) {
 	all := st.Export.Routes.Topics
 	newest, err := bridge.Newest(ctx, st.Kafka.History())
 	for i := range newest.Topics {
-		if t := &newest.Topics[i]; err == nil && t.Former && !slices.Contains(all, t.Name) && t.Name != st.Kafka.Topic {
+		t := &newest.Topics[i]
+		if err == nil && !t.DeadLetters && !slices.Contains(all, t.Name) && t.Name != st.Kafka.Topic {
 			var there bool
 			if there, err = st.Kafka.Exists(ctx, t.Name); there {
 				all = append(slices.Clip(all), t.Name)
@@ -56,7 +57,7 @@ func (c *Comparison) Run(ctx context.Context, cfg reconcile.Config) (*reconcile.
 	st := c.Stream
 	cfg.Stream, cfg.Origin, cfg.EmptyPages = st.Name, st.Engine.Origin, st.Engine.EmptyPages
 	cfg.FetchTimeout, cfg.Unmarked = st.Engine.FetchTimeout, st.Kafka.Headers == "none"
-	cfg.Redacted = st.Kafka.Redacted
+	cfg.Redacted, cfg.Routes = st.Kafka.Redacted, st.Export.Routes.Text
 	if routed := st.Export.Routes.Topics; len(routed) > 0 {
 		cfg.Topics = append([]string{st.Kafka.Topic}, routed...)
 	}

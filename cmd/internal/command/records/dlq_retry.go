@@ -187,7 +187,7 @@ func retryEach(ctx context.Context, a *cli.App, l *letters, places []deadletter.
 		return err
 	}
 	events.Waiting = sayWaiting(a)
-	r.Publisher, r.Live, r.Events = repair, c.Source, events
+	r.Publisher, r.Live, r.Known, r.Events = repair, c.Source, c.Topics, events
 	change := c.RequestChange(l.stream.Engine.Origin.Request)
 	if r.Elsewhere = change.Elsewhere(); change.Rules {
 		return cli.Errorf(cli.ExitUsage, bridge.SameRequestHint, "the settings have other rules for private data than stream %s",

@@ -49,8 +49,8 @@ func newTailCommand(a *cli.App) *cobra.Command {
 		Short: "Print and follow the records of a topic",
 		Long: `Print the newest records of the topic and follow it, as a read_committed
 consumer. Partitions are merged by time, with KAFKA_ROUTES those of all topics;
-then each line names its topic. The command joins no consumer group and commits
-no offsets.
+then each line names its topic. Topics of former routes are left out: --topic
+reads one. The command joins no consumer group and commits no offsets.
 
   without -n      the newest 10 records, then new ones until Ctrl-C
   -n N            the newest N records, then exit
