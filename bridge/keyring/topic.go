@@ -4,6 +4,7 @@ package keyring
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -22,6 +23,10 @@ type Config struct {
 	// Fault.
 	Make func(context.Context) error
 }
+
+// stallLimit bounds how long the topic may not answer. A deleted topic is found so: Kafka's
+// answers may mean that it was just created.
+const stallLimit = 10 * time.Second
 
 // topic reads the topic in the order of its offsets. One goroutine uses it.
 type topic struct {
@@ -63,6 +68,7 @@ func (t *topic) find(
 		return err
 	}
 	t.log = t.client.Partition(&found[0], 0)
+	t.log.Patience = stallLimit
 	span, err := t.log.Bounds(ctx)
 	t.next = span.From
 	return err
