@@ -238,6 +238,7 @@ func (r *Ring) roll(ctx context.Context, client *kafkaclient.Client) error {
 	if r.rollAt.IsZero() || time.Now().Before(r.rollAt) {
 		return nil
 	}
+	r.rollAt = time.Time{} // once, whatever time the broker writes into it
 	_, err := publish(ctx, client, r.cfg.Topic, []*kgo.Record{{Key: []byte(seal.Roll), Value: []byte("{}")}})
 	return err
 }

@@ -228,6 +228,31 @@ func TestDeletedTopic(t *testing.T) {
 	}
 }
 
+// TestOutage: while Kafka is away nobody knows who is forgotten, and no key is used for long. Then
+// all goes on.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	server := kafkatest.NewServer(t)
+	cfg := keyring.Config{Kafka: kafkaclient.DefaultConfig(), Topic: "keys", Master: master(t, 1)}
+	cfg.Kafka.Brokers = server.Addr
+	kafkatest.CreateTopic(t, server.Addr, cfg.Topic, 1, map[string]*string{"cleanup.policy": new("compact")})
+	running := ring(t, cfg)
+	had := keysOf(t, running, "anna")[0]
+	server.Stop()
+	kafkatest.Eventually(t, "stop the ring", func() (bool, error) {
+		_, err := running.Of([]string{"anna"})
+		if err != nil {
+			kafkatest.AsFault(t, err, bridge.Transient, "")
+		}
+		return err != nil, nil
+	})
+	server.Start()
+	kafkatest.Eventually(t, "read the topic again", func() (bool, error) {
+		keys, err := running.Of([]string{"anna"})
+		return err == nil && keys[0].ID == had.ID, nil
+	})
+}
+
 // TestForgetWhileKeysAreMade: whatever the order of the mark and new keys, no key that a process
 // has used is left.
 func TestForgetWhileKeysAreMade(t *testing.T) {

@@ -102,7 +102,7 @@ func TestForgottenKeyIsGone(t *testing.T) {
 	_, secret, _ := bytes.Cut(wrapped, []byte(`"key":"`))
 	// onDisk looks for the key: found is in how many files, of how many.
 	onDisk := func() (found, all int) {
-		names, _ := filepath.Glob(filepath.Join(os.TempDir(), "exportbridge-kafka-*", "*", cfg.Topic+"-0", "*.log*"))
+		names, _ := filepath.Glob(filepath.Join(os.TempDir(), "exportbridge-kafka-*", "*", "data", cfg.Topic+"-0", "*.log*"))
 		for _, name := range names {
 			text, _ := os.ReadFile(name) // or Kafka has just deleted it
 			if all++; bytes.Contains(text, secret[:16]) {
@@ -126,7 +126,9 @@ func TestForgottenKeyIsGone(t *testing.T) {
 		end, err := topic.end(t.Context())
 		gone := true
 		if topic.next = 0; err == nil {
-			err = topic.to(t.Context(), end, func(_ *kgo.Record, f *seal.Record) { gone = gone && (f == nil || f.Secret == nil) })
+			err = topic.to(t.Context(), end, func(_ *kgo.Record, f *seal.Record) {
+				gone = gone && (f == nil || f.Secret == nil)
+			})
 		}
 		found, _ := onDisk()
 		return gone && found == 0, err

@@ -269,18 +269,22 @@ func TestE2ESealRecovers(t *testing.T) {
 // the stream, two processes, make the keys of the same subjects at the same time.
 func TestE2ESealEverywhere(t *testing.T) {
 	t.Parallel()
-	each(t, servers.Real(t), []string{"routes", "windows", "lanes"}, func(t *testing.T, way string) {
+	each(t, servers.Real(t), []string{"routes", "windows", "lanes", "killed"}, func(t *testing.T, way string) {
 		const n, half = 200, 120
 		s := sealStage(t, n, -1)
 		topics := []string{s.topic}
 		switch way {
 		case "routes":
-			s.settings["KAFKA_ROUTES"] = s.testRoutes()
-			s.settings["KAFKA_ROUTES"] = strings.TrimSuffix(s.settings["KAFKA_ROUTES"], ",tab*=drop")
+			s.settings["KAFKA_ROUTES"] = strings.TrimSuffix(s.testRoutes(), ",tab*=drop")
 			topics = append(topics, s.topic+".pages", s.topic+".orders", s.topic+".changes")
-		case "windows":
+		case "windows": // which list all events again, also those of forgotten subjects
 			s.settings["EXPORT_FOLLOW"], s.settings["EXPORT_SETTLE"] = "windows", "1s"
+			s.settings["EXPORT_LOOK_BACK"] = "72h"
 			s.settings["EXPORT_START"] = s.config.Start.UTC().Format(time.RFC3339)
+		case "killed": // about between the keys and their events
+			killed := s.run()
+			eventually(t, outageTimeout, "keys", func() bool { return s.committed(s.topic+".keys") > 0 })
+			killed.kill()
 		case "lanes":
 			s.settings["EXPORT_START"] = s.timeOf(half)
 			job := s.start("backfill", "--from", s.timeOf(0), "--to", s.timeOf(half), "--windows", "6", "--parallel", "3",
