@@ -310,7 +310,7 @@ func TestE2ESealPaused(t *testing.T) {
 	t.Parallel()
 	const n, half = 400, 120
 	s := sealStage(t, n, -1)
-	s.settings["BRIDGE_SESSION_TIMEOUT"] = shortSession.String()
+	s.settings["BRIDGE_SESSION_TIMEOUT"] = "6s" // Kafka's least
 	s.truth.SetStock(half)
 	first := s.bridgeNamed("a")
 	first.awaitMore(0)
