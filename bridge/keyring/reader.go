@@ -16,9 +16,16 @@ const refreshInterval = 10 * time.Second
 
 // Reader decrypts values for a consumer. One goroutine uses it.
 type Reader struct {
-	topic *topic
-	keys  map[seal.KeyID]seal.Secret
-	read  time.Time
+	topic     *topic
+	keys      map[seal.KeyID]dataKey
+	forgotten map[seal.Name]bool
+	read      time.Time
+}
+
+// dataKey is a data key of a subject.
+type dataKey struct {
+	name   seal.Name
+	secret seal.Secret
 }
 
 // NewReader reads all keys of the topic, about 100 bytes of memory each. It needs the permission
@@ -34,7 +41,7 @@ func NewReader(ctx context.Context, cfg Config) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Reader{topic: t, keys: make(map[seal.KeyID]seal.Secret)}
+	r := &Reader{topic: t, keys: make(map[seal.KeyID]dataKey), forgotten: make(map[seal.Name]bool)}
 	if err := r.refresh(ctx); err != nil {
 		r.Close()
 		return nil, err
@@ -54,11 +61,13 @@ func (r *Reader) refresh(ctx context.Context) error {
 	r.read = time.Now()
 	return r.topic.to(ctx, end, func(_ *kgo.Record, f *seal.Record) {
 		switch {
-		case f == nil || f.Forgotten != nil:
+		case f == nil:
+		case f.Forgotten != nil: // its keys follow, or were deleted while nothing was read
+			r.forgotten[f.Name] = true
 		case f.Secret == nil:
 			delete(r.keys, f.ID)
 		default:
-			r.keys[f.ID] = *f.Secret
+			r.keys[f.ID] = dataKey{f.Name, *f.Secret}
 		}
 	})
 }
@@ -71,14 +80,15 @@ func (r *Reader) Open(ctx context.Context, pointer, value string) ([]byte, error
 	if err != nil {
 		return nil, err
 	}
-	secret, known := r.keys[sealed.Key]
+	key, known := r.keys[sealed.Key]
 	if !known || time.Since(r.read) > refreshInterval { // a key is there before its values
 		if err := r.refresh(ctx); err != nil {
 			return nil, err
 		}
-		if secret, known = r.keys[sealed.Key]; !known {
-			return nil, fmt.Errorf("the topic %s has no key of the value: %w", r.topic.cfg.Topic, seal.ErrForgotten)
-		}
+		key, known = r.keys[sealed.Key]
 	}
-	return sealed.Open(pointer, &secret)
+	if !known || r.forgotten[key.name] {
+		return nil, fmt.Errorf("the topic %s has no key of the value: %w", r.topic.cfg.Topic, seal.ErrForgotten)
+	}
+	return sealed.Open(pointer, &key.secret)
 }

@@ -144,9 +144,6 @@ func (r *Ring) adopt(found []*seal.Record, next int64) {
 
 // Of implements seal.Keys.
 func (r *Ring) Of(subjects []string) ([]*seal.Key, error) {
-	if len(subjects) == 0 {
-		return nil, nil
-	}
 	r.begin.Do(r.start)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -241,6 +238,7 @@ func (r *Ring) roll(ctx context.Context, client *kafkaclient.Client) error {
 	if r.rollAt.IsZero() || time.Now().Before(r.rollAt) {
 		return nil
 	}
+	r.rollAt = time.Time{} // once, whatever time the broker writes into it
 	_, err := publish(ctx, client, r.cfg.Topic, []*kgo.Record{{Key: []byte(seal.Roll), Value: []byte("{}")}})
 	return err
 }

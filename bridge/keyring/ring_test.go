@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
@@ -69,6 +70,19 @@ func forget(t *testing.T, cfg keyring.Config, subject string, execute bool) keyr
 		t.Fatal(err)
 	}
 	return f
+}
+
+// produce publishes a record to the topic of keys.
+func produce(t *testing.T, cfg keyring.Config, key, value []byte) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Kafka.Brokers...), kgo.DefaultProduceTopic(cfg.Topic))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if err := client.ProduceSync(t.Context(), &kgo.Record{Key: key, Value: value}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestOneKey: processes that make keys of a subject at once agree on one, which a later process
@@ -161,6 +175,84 @@ func TestForget(t *testing.T) {
 	}
 }
 
+// TestReaderReadsMark: a mark alone makes values unreadable. Kafka removes a record without a value
+// after a day, which a Reader that was idle for longer never reads; and forgetting may end between
+// the two.
+func TestReaderReadsMark(t *testing.T) {
+	t.Parallel()
+	cfg := config(t)
+	key := keysOf(t, ring(t, cfg), "anna")[0]
+	reader, err := keyring.NewReader(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	mark, value := cfg.Master.Forget(cfg.Master.Name("anna"), time.Now())
+	produce(t, cfg, mark, value)
+	later := keysOf(t, ring(t, cfg), "bert")[0] // unknown: the reader reads what was added
+	open := func(k *seal.Key) error {
+		_, err := reader.Open(t.Context(), "/email", strings.Trim(string(k.Append(nil, "/email", []byte(`"a@b"`))), `"`))
+		return err
+	}
+	if err := open(later); err != nil {
+		t.Error(err)
+	}
+	if err := open(key); !errors.Is(err, seal.ErrForgotten) {
+		t.Errorf("after the mark: %v", err)
+	}
+}
+
+// TestDeletedTopic: a running process stops once the topic is deleted: nobody could read what it
+// encrypts. A topic that was created again since has lost all keys.
+func TestDeletedTopic(t *testing.T) {
+	t.Parallel()
+	cfg := config(t)
+	running := ring(t, cfg)
+	keysOf(t, running, "anna")
+	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Kafka.Brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := kadm.NewClient(client).DeleteTopic(t.Context(), cfg.Topic); err != nil {
+		t.Fatal(err)
+	}
+	for _, code := range []string{"topic_missing", "topic_recreated"} {
+		kafkatest.Eventually(t, code, func() (bool, error) {
+			_, err := running.Of([]string{"anna"})
+			return err != nil && bridge.FaultOf(err).Code == code, nil
+		})
+		if code == "topic_missing" {
+			kafkatest.CreateTopic(t, cfg.Kafka.Brokers, cfg.Topic, 1, map[string]*string{"cleanup.policy": new("compact")})
+		}
+	}
+}
+
+// TestOutage: while Kafka is away nobody knows who is forgotten, and no key is used for long. Then
+// all goes on.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	server := kafkatest.NewServer(t)
+	cfg := keyring.Config{Kafka: kafkaclient.DefaultConfig(), Topic: "keys", Master: master(t, 1)}
+	cfg.Kafka.Brokers = server.Addr
+	kafkatest.CreateTopic(t, server.Addr, cfg.Topic, 1, map[string]*string{"cleanup.policy": new("compact")})
+	running := ring(t, cfg)
+	had := keysOf(t, running, "anna")[0]
+	server.Stop()
+	kafkatest.Eventually(t, "stop the ring", func() (bool, error) {
+		_, err := running.Of([]string{"anna"})
+		if err != nil {
+			kafkatest.AsFault(t, err, bridge.Transient, "")
+		}
+		return err != nil, nil
+	})
+	server.Start()
+	kafkatest.Eventually(t, "read the topic again", func() (bool, error) {
+		keys, err := running.Of([]string{"anna"})
+		return err == nil && keys[0].ID == had.ID, nil
+	})
+}
+
 // TestForgetWhileKeysAreMade: whatever the order of the mark and new keys, no key that a process
 // has used is left.
 func TestForgetWhileKeysAreMade(t *testing.T) {
@@ -194,7 +286,7 @@ func TestFaults(t *testing.T) {
 	keysOf(t, ring(t, cfg), "anna")
 	wrong := func(t *testing.T, cfg keyring.Config, reason bridge.Reason, want string) {
 		t.Helper()
-		_, err := ring(t, cfg).Of([]string{"anna"})
+		_, err := ring(t, cfg).Of(nil) // as of a page without events, with which a stream begins
 		if f := kafkatest.AsFault(t, err, bridge.Permanent, reason); !strings.Contains(f.Error()+f.Hint, want) {
 			t.Errorf("%v, hint %q: want %q", f, f.Hint, want)
 		}
@@ -222,14 +314,7 @@ func TestFaults(t *testing.T) {
 	missing.Topic += "missing"
 	wrong(t, missing, bridge.ReasonTopic, "restore the topic")
 
-	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Kafka.Brokers...), kgo.DefaultProduceTopic(cfg.Topic))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	if err := client.ProduceSync(t.Context(), &kgo.Record{Key: []byte("x"), Value: []byte("y")}).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	produce(t, cfg, []byte("x"), []byte("y"))
 	wrong(t, cfg, bridge.ReasonConfig, "who writes to the topic")
 }
 

@@ -1,12 +1,16 @@
 package keyring
 
 import (
+	"bytes"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/seal"
 )
@@ -30,16 +34,23 @@ func TestDueAfter(t *testing.T) {
 	}
 }
 
-// TestRoll: the record is published once it is due, and not before.
-func TestRoll(t *testing.T) {
-	t.Parallel()
+// rollConfig returns a topic of keys of the test's own.
+func rollConfig(t *testing.T, configs map[string]*string) Config {
+	t.Helper()
 	m, err := seal.ParseMaster("m1 AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=")
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg := Config{Kafka: kafkaclient.DefaultConfig(), Topic: "roll" + time.Now().Format("150405.000000"), Master: m}
 	cfg.Kafka.Brokers = kafkatest.Brokers(t)
-	kafkatest.CreateTopic(t, cfg.Kafka.Brokers, cfg.Topic, 1, map[string]*string{"cleanup.policy": new("compact")})
+	kafkatest.CreateTopic(t, cfg.Kafka.Brokers, cfg.Topic, 1, configs)
+	return cfg
+}
+
+// TestRoll: the record is published once it is due, and not before.
+func TestRoll(t *testing.T) {
+	t.Parallel()
+	cfg := rollConfig(t, map[string]*string{"cleanup.policy": new("compact")})
 	topic, err := cfg.open(t.Context(), cfg.Kafka.CanKeepKeys)
 	if err != nil {
 		t.Fatal(err)
@@ -48,6 +59,9 @@ func TestRoll(t *testing.T) {
 	for want, due := range []time.Time{time.Now().Add(time.Hour), time.Now().Add(-time.Second)} {
 		r := &Ring{cfg: cfg, rollAt: due}
 		if err := r.roll(t.Context(), topic.client); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.roll(t.Context(), topic.client); err != nil { // once
 			t.Fatal(err)
 		}
 		if end, err := topic.end(t.Context()); err != nil || end != int64(want) {
@@ -62,5 +76,67 @@ func TestRoll(t *testing.T) {
 	})
 	if err != nil || read != 1 {
 		t.Errorf("%d records read, %v", read, err)
+	}
+}
+
+// TestForgottenKeyIsGone: Apache Kafka deletes a forgotten key from its disks, once a record closes
+// the segment. The settings are those of the topic, with shorter times.
+func TestForgottenKeyIsGone(t *testing.T) {
+	t.Parallel()
+	if !servers.Real(t) {
+		t.Skip("requires TEST_REAL: embedded Kafka compacts no segments")
+	}
+	cfg := rollConfig(t, map[string]*string{"cleanup.policy": new("compact"), "segment.ms": new("1"),
+		"max.compaction.lag.ms": new("1"), "min.cleanable.dirty.ratio": new("0.01"), "file.delete.delay.ms": new("1")})
+	r := New(cfg)
+	defer r.Close()
+	if _, err := r.Of([]string{"anna"}); err != nil {
+		t.Fatal(err)
+	}
+	topic, err := cfg.open(t.Context(), cfg.Kafka.CanKeepKeys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer topic.client.Close()
+	var wrapped []byte
+	if err = topic.to(t.Context(), 1, func(r *kgo.Record, _ *seal.Record) { wrapped = r.Value }); err != nil {
+		t.Fatal(err)
+	}
+	_, secret, _ := bytes.Cut(wrapped, []byte(`"key":"`))
+	// onDisk looks for the key: found is in how many files, of how many.
+	onDisk := func() (found, all int) {
+		names, _ := filepath.Glob(filepath.Join(os.TempDir(), "exportbridge-kafka-*", "*", "data", cfg.Topic+"-0", "*.log*"))
+		for _, name := range names {
+			text, _ := os.ReadFile(name) // or Kafka has just deleted it
+			if all++; bytes.Contains(text, secret[:16]) {
+				found++
+			}
+		}
+		return found, all
+	}
+	had, files := onDisk()
+	if files > 0 && had != 1 {
+		t.Fatalf("the key is in %d of %d files", had, files)
+	}
+	if _, err = Forget(t.Context(), cfg, "anna", true); err != nil {
+		t.Fatal(err)
+	}
+	kafkatest.Eventually(t, "delete the key", func() (bool, error) {
+		due := &Ring{cfg: cfg, rollAt: time.Now().Add(-time.Second)}
+		if err := due.roll(t.Context(), topic.client); err != nil {
+			return false, err
+		}
+		end, err := topic.end(t.Context())
+		gone := true
+		if topic.next = 0; err == nil {
+			err = topic.to(t.Context(), end, func(_ *kgo.Record, f *seal.Record) {
+				gone = gone && (f == nil || f.Secret == nil)
+			})
+		}
+		found, _ := onDisk()
+		return gone && found == 0, err
+	})
+	if _, files := onDisk(); files == 0 {
+		t.Log("the segments are on another machine: only records were looked at")
 	}
 }

@@ -4,6 +4,7 @@ package keyring
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -22,6 +23,10 @@ type Config struct {
 	// Fault.
 	Make func(context.Context) error
 }
+
+// stallLimit bounds how long the topic may not answer. A deleted topic is found so: Kafka's
+// answers may mean that it was just created.
+const stallLimit = 10 * time.Second
 
 // topic reads the topic in the order of its offsets. One goroutine uses it.
 type topic struct {
@@ -63,6 +68,7 @@ func (t *topic) find(
 		return err
 	}
 	t.log = t.client.Partition(&found[0], 0)
+	t.log.Patience = stallLimit
 	span, err := t.log.Bounds(ctx)
 	t.next = span.From
 	return err
@@ -128,6 +134,7 @@ func late(topic string, err error) error {
 // recreated is the fault of a topic that lost all keys while a Ring followed it.
 func recreated(topic string) error {
 	return &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonTopic, Code: "topic_recreated",
-		Hint: "restore the topic if possible; otherwise restart, and the values that are encrypted so far stay unreadable",
-		Err:  fmt.Errorf("topic %s was recreated: the keys in it are lost", topic)}
+		Hint: "restore the topic if possible; otherwise restart, and forget again who was forgotten: the values that are " +
+			"encrypted so far stay unreadable",
+		Err: fmt.Errorf("topic %s was recreated: the keys in it are lost", topic)}
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -88,6 +87,3 @@ type Name [16]byte
 
 // Name returns the name of a subject. Without the first key nobody can tell whose it is.
 func (m *Master) Name(subject string) Name { return Name(m.mac("subject\x00" + subject)[:16]) }
-
-// errWrap is the error of a wrapped key that another master key has wrapped.
-var errWrap = errors.New("another master key with this id has wrapped it")

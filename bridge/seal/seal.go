@@ -8,7 +8,6 @@ import (
 	"crypto/cipher"
 	"crypto/hkdf"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
@@ -168,6 +167,3 @@ func open(aead cipher.AEAD, text, aad []byte) ([]byte, error) {
 	}
 	return plain, nil
 }
-
-// random fills a new array.
-func random(to []byte) { _, _ = rand.Read(to) } // it never fails

@@ -1,6 +1,7 @@
 package seal
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,12 +40,12 @@ func RecordKey(n Name, id KeyID) []byte {
 func (m *Master) Make(n Name) (key, value []byte) {
 	var id KeyID
 	var secret Secret
-	random(id[:])
-	random(secret[:])
+	_, _ = rand.Read(id[:]) // it never fails
+	_, _ = rand.Read(secret[:])
 	key = RecordKey(n, id)
 	aead := gcm(m.wraps[m.last])
 	nonce := make([]byte, aead.NonceSize())
-	random(nonce)
+	_, _ = rand.Read(nonce)
 	return key, encode(entry{Format: format, Family: m.family, Master: m.last,
 		Key: encoding.EncodeToString(aead.Seal(nonce, nonce, secret[:], key))})
 }
@@ -121,7 +122,7 @@ func (m *Master) unwrap(e *entry, key []byte) (*Secret, error) {
 	}
 	secret, err := open(gcm(wrap), text, key)
 	if err != nil || len(secret) != len(Secret{}) {
-		return nil, errWrap
+		return nil, errors.New("another master key with this id has wrapped it")
 	}
 	return (*Secret)(secret), nil
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -87,15 +88,15 @@ func (s *sealed) reader() *keyring.Reader {
 	return r
 }
 
-// open counts the events of a topic by subject: those that a consumer can read, and others.
-func (s *sealed) open(topic string) (readable, unreadable map[int]int, ids map[string]int) {
+// open counts the events of topics by subject: those that a consumer can read, and others.
+func (s *sealed) open(topics ...string) (readable, unreadable map[int]int, ids map[string]int) {
 	s.t.Helper()
 	r := s.reader()
 	defer r.Close()
 	readable, unreadable, ids = make(map[int]int), make(map[int]int), make(map[string]int)
-	s.eachRecord(topic, func(record *kgo.Record) {
+	visit := func(record *kgo.Record) {
 		if bytes.Contains(record.Value, []byte("secret.example")) {
-			s.t.Errorf("%s has a plain value: %s", topic, record.Value)
+			s.t.Errorf("%s has a plain value: %s", record.Topic, record.Value)
 		}
 		for _, h := range record.Headers {
 			if h.Key == "ce_id" {
@@ -116,14 +117,23 @@ func (s *sealed) open(topic string) (readable, unreadable map[int]int, ids map[s
 		default:
 			readable[e.N%10]++
 		}
-	})
+	}
+	for _, topic := range topics {
+		s.eachRecord(topic, visit)
+	}
 	return readable, unreadable, ids
 }
 
 // wantForgotten wants each event of a topic once, and those of the subjects unreadable.
 func (s *sealed) wantForgotten(topic string, n int, subjects ...int) {
 	s.t.Helper()
-	readable, unreadable, ids := s.open(topic)
+	s.wantForgottenIn([]string{topic}, n, subjects...)
+}
+
+// wantForgottenIn is wantForgotten of several topics together.
+func (s *sealed) wantForgottenIn(topic []string, n int, subjects ...int) {
+	s.t.Helper()
+	readable, unreadable, ids := s.open(topic...)
 	all := 0
 	for subject := range 10 {
 		all += readable[subject] + unreadable[subject]
@@ -132,12 +142,12 @@ func (s *sealed) wantForgotten(topic string, n int, subjects ...int) {
 			gone = gone || f == subject
 		}
 		if gone != (unreadable[subject] > 0) || gone != (readable[subject] == 0) {
-			s.t.Errorf("%s, u%d: %d readable, %d not; forgotten %t", topic, subject, readable[subject],
+			s.t.Errorf("%v, u%d: %d readable, %d not; forgotten %t", topic, subject, readable[subject],
 				unreadable[subject], gone)
 		}
 	}
 	if all != n || len(ids) != n {
-		s.t.Errorf("%s has %d records of %d events, want %d", topic, all, len(ids), n)
+		s.t.Errorf("%v has %d records of %d events, want %d", topic, all, len(ids), n)
 	}
 }
 
@@ -196,9 +206,15 @@ func TestE2ESeal(t *testing.T) {
 	}
 	s.nowhere("secret.example", replayed)
 
+	p, _ := s.command(0, "check", "--only", "kafka")
+	s.wantSaid(p, "EVENT_ENCRYPT_KEY decrypts all data keys")
 	write(t, s.masters, "m2 "+key+"\n")
-	s.truth.SetStock(n + 10)
-	s.run("--once").wantExit(5, time.Minute)
+	const hint = "restore the first line of EVENT_ENCRYPT_KEY"
+	p = s.run("--once") // without a new event
+	p.wantExit(5, time.Minute)
+	s.wantSaid(p, hint)
+	p, _ = s.command(3, "check", "--only", "kafka")
+	s.wantSaid(p, hint)
 	s.command(1, "forget", "u1")
 }
 
@@ -247,4 +263,67 @@ func TestE2ESealRecovers(t *testing.T) {
 		s.finish()
 		s.wantForgotten(s.topic, n, 4)
 	})
+}
+
+// TestE2ESealEverywhere: each way to publish encrypts, and forgets while it runs. A backfill and
+// the stream, two processes, make the keys of the same subjects at the same time.
+func TestE2ESealEverywhere(t *testing.T) {
+	t.Parallel()
+	each(t, servers.Real(t), []string{"routes", "windows", "lanes", "killed"}, func(t *testing.T, way string) {
+		const n, half = 200, 120
+		s := sealStage(t, n, -1)
+		topics := []string{s.topic}
+		switch way {
+		case "routes":
+			s.settings["KAFKA_ROUTES"] = strings.TrimSuffix(s.testRoutes(), ",tab*=drop")
+			topics = append(topics, s.topic+".pages", s.topic+".orders", s.topic+".changes")
+		case "windows": // which list all events again, also those of forgotten subjects
+			s.settings["EXPORT_FOLLOW"], s.settings["EXPORT_SETTLE"] = "windows", "1s"
+			s.settings["EXPORT_LOOK_BACK"] = "72h"
+			s.settings["EXPORT_START"] = s.config.Start.UTC().Format(time.RFC3339)
+		case "killed": // about between the keys and their events
+			killed := s.run()
+			eventually(t, outageTimeout, "keys", func() bool { return s.committed(s.topic+".keys") > 0 })
+			killed.kill()
+		case "lanes":
+			s.settings["EXPORT_START"] = s.timeOf(half)
+			job := s.start("backfill", "--from", s.timeOf(0), "--to", s.timeOf(half), "--windows", "6", "--parallel", "3",
+				"--execute")
+			s.finish()
+			job.wantExit(0, outageTimeout)
+			s.command(0, "forget", "u4", "--execute")
+			s.wantForgottenIn(topics, n, 4)
+			return
+		}
+		s.truth.SetStock(half)
+		s.finish()
+		s.command(0, "forget", "u4", "--execute")
+		s.truth.SetStock(n)
+		s.finish()
+		s.wantForgottenIn(topics, n, 4)
+	})
+}
+
+// TestE2ESealPaused: the owner is paused while a subject is forgotten and another process takes the
+// stream over. Nothing that it knew opens a value afterwards, and each event is there once.
+func TestE2ESealPaused(t *testing.T) {
+	t.Parallel()
+	const n, half = 400, 120
+	s := sealStage(t, n, -1)
+	s.settings["BRIDGE_SESSION_TIMEOUT"] = "6s" // Kafka's least
+	s.truth.SetStock(half)
+	first := s.bridgeNamed("a")
+	first.awaitMore(0)
+	holder, other, _ := s.settle(first, s.bridgeNamed("b"))
+	holder.signal(syscall.SIGSTOP)
+	s.command(0, "forget", "u4", "--execute")
+	s.truth.SetStock(n - 100)
+	other.awaitMore(0)
+	holder.signal(syscall.SIGCONT)
+	s.truth.SetStock(n)
+	eventually(t, outageTimeout, "all events", func() bool { return s.committed(s.topic) >= n })
+	for _, p := range []*program{holder, other} {
+		p.end(syscall.SIGTERM, false)
+	}
+	s.wantForgotten(s.topic, n, 4)
 }

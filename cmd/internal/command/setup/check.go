@@ -17,6 +17,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/keyring"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cmd/internal/process"
@@ -383,6 +384,9 @@ func checkKafka(ctx context.Context, s *config.Settings, st *config.Stream, need
 		}
 		found = append(found, finding{Level: level(f.Level), Text: strings.TrimPrefix(f.Text, "Kafka: "), Hint: hint})
 	}
+	if st.Export.Private.Encrypts() {
+		found = append(found, checkKeys(ctx, st)...)
+	}
 	found = append(found, checkOrigin(at, st)...)
 	from := at.Position()
 	if w, ok := from.Watermark(); ok && at.Listing != nil && st.Windows.Windows() {
@@ -392,6 +396,20 @@ func checkKafka(ctx context.Context, s *config.Settings, st *config.Stream, need
 		}
 	}
 	return found
+}
+
+// checkKeys reads the topic of keys with the master keys. The findings of Kafka say why it is
+// not readable.
+func checkKeys(ctx context.Context, st *config.Stream) []finding {
+	r, err := keyring.NewReader(ctx, process.KeyConfig(st))
+	if err == nil {
+		r.Close()
+		return []finding{fine("EVENT_ENCRYPT_KEY decrypts all data keys")}
+	}
+	if bridge.FaultOf(err).Reason == bridge.ReasonConfig {
+		return []finding{failure(err)}
+	}
+	return nil
 }
 
 // checkOrigin checks that a checkpoint, if there is one, belongs to the settings.
