@@ -165,6 +165,8 @@ func TestE2ESeal(t *testing.T) {
 	if letters := s.letters(); len(letters) != 1 || letters[0].Reason != "private-data" {
 		t.Errorf("letters %+v, want that of the event without a subject", letters)
 	}
+	p, _ := s.command(0, "forget", "U4")
+	s.wantSaid(p, "no data key of the subject")
 	s.command(0, "forget", "u4")
 	s.wantForgotten(s.topic, half-1)
 	s.command(0, "forget", "u4", "--execute")
@@ -206,7 +208,7 @@ func TestE2ESeal(t *testing.T) {
 	}
 	s.nowhere("secret.example", replayed)
 
-	p, _ := s.command(0, "check", "--only", "kafka")
+	p, _ = s.command(0, "check", "--only", "kafka")
 	s.wantSaid(p, "EVENT_ENCRYPT_KEY decrypts all data keys")
 	write(t, s.masters, "m2 "+key+"\n")
 	const hint = "restore the first line of EVENT_ENCRYPT_KEY"

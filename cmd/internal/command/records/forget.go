@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -103,6 +104,10 @@ func (o *forgetOptions) run(ctx context.Context, a *cli.App, subject string) err
 		err = cli.PrintJSON(a.Stdout, all)
 	} else {
 		err = printForgetting(a, all)
+	}
+	if err == nil && !slices.ContainsFunc(all, func(f forgetting) bool { return f.Keys > 0 }) {
+		fmt.Fprintln(a.Stderr, "no data key of the subject was found. Unless it was forgotten before, check that\n"+
+			"SUBJECT is the value at EVENT_SUBJECT as the API sends it: spelling matters.")
 	}
 	if err == nil && !o.execute {
 		fmt.Fprintln(a.Stderr, "dry run: nothing was changed. Add --execute to forget the subject for ever.")
