@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -347,6 +346,7 @@ func (c *Checkpoint) Validate() error {
 	}
 	times := []int64{
 		c.Origin.Start, c.Origin.End, c.AdvanceTime, c.PositionTime, c.PausedUntil, c.KnownFrom, c.WrittenAt,
+		c.RoutesChanged,
 	}
 	if c.Change != nil {
 		counts, times = append(counts, c.Change.From.Epoch, c.Change.From.Seq), append(times, c.Change.At)
@@ -451,51 +451,4 @@ type Overlap struct {
 // Paused reports whether the stream is paused at now.
 func (c *Checkpoint) Paused(now time.Time) bool {
 	return c.PausedUntil == Forever || c.PausedUntil > now.UnixMilli()
-}
-
-// BoundText describes a bound of an export for people; 0 is the earliest event.
-func BoundText(ms int64) string {
-	if ms == 0 {
-		return "the earliest event"
-	}
-	return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano)
-}
-
-// StartText describes the start for people.
-func (o Origin) StartText() string { return BoundText(o.Start) }
-
-// String describes the origin for people.
-func (o Origin) String() string {
-	end := "no end"
-	if o.End != 0 {
-		end = "end " + BoundText(o.End)
-	}
-	events := "all events"
-	if len(o.Events) > 0 {
-		events = "events " + strings.Join(o.Events, ",")
-	}
-	if o.ItemID != "" {
-		events += ", ids at " + o.ItemID
-	}
-	if o.Follow != "" {
-		events += ", by " + o.Follow
-	}
-	return fmt.Sprintf("resource %s, %s, start %s, %s", o.Resource, events, o.StartText(), end)
-}
-
-// Millis returns t in milliseconds since the epoch, the unit of a checkpoint; 0 for the
-// zero time.
-func Millis(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMilli()
-}
-
-// Instant is the inverse of Millis.
-func Instant(ms int64) time.Time {
-	if ms == 0 {
-		return time.Time{}
-	}
-	return time.UnixMilli(ms)
 }

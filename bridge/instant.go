@@ -162,3 +162,20 @@ func ParseDuration(text string) (time.Duration, error) {
 	}
 	return total, nil
 }
+
+// Millis returns t in milliseconds since the epoch, the unit of a checkpoint; 0 for the
+// zero time.
+func Millis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// Instant is the inverse of Millis.
+func Instant(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}

@@ -1,6 +1,10 @@
 package bridge
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+	"time"
+)
 
 // Unread reports whether no page was read yet from the export of c: the stream then
 // adopts changed settings.
@@ -65,4 +69,34 @@ func RequestFault(c *Checkpoint, want Fingerprint) *Fault {
 			"(these settings are source %s, the stream's is %s)",
 			change, want.Digest(), c.Origin.Request.Digest()),
 	}
+}
+
+// BoundText describes a bound of an export for people; 0 is the earliest event.
+func BoundText(ms int64) string {
+	if ms == 0 {
+		return "the earliest event"
+	}
+	return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano)
+}
+
+// StartText describes the start for people.
+func (o Origin) StartText() string { return BoundText(o.Start) }
+
+// String describes the origin for people.
+func (o Origin) String() string {
+	end := "no end"
+	if o.End != 0 {
+		end = "end " + BoundText(o.End)
+	}
+	events := "all events"
+	if len(o.Events) > 0 {
+		events = "events " + strings.Join(o.Events, ",")
+	}
+	if o.ItemID != "" {
+		events += ", ids at " + o.ItemID
+	}
+	if o.Follow != "" {
+		events += ", by " + o.Follow
+	}
+	return fmt.Sprintf("resource %s, %s, start %s, %s", o.Resource, events, o.StartText(), end)
 }
