@@ -73,9 +73,9 @@ func (w *jobPorts) Choose(ctx context.Context, j *backfill.Job) (exists bool, er
 	j.Topic = cmp.Or(j.Topic, kafkaadmin.ReplayTopic(w.Kafka.Topic, j.ID))
 	for i := range w.all.Streams {
 		k := &w.all.Streams[i].Kafka
-		own := append([]string{k.Topic, k.DLQTopic, "dlq." + k.Topic, k.CheckpointTopic,
-			kafkasink.KeysTopic(k.Topic)}, k.Routes().Topics...)
-		if slices.Contains(own, j.Topic) {
+		topics := k.Topics()
+		unused := []string{k.DLQTopic, "dlq." + k.Topic, kafkasink.AttestTopic(k.Topic), kafkasink.KeysTopic(k.Topic)}
+		if slices.Contains(append(topics.All(), unused...), j.Topic) {
 			return false, backfill.Invalid("topic", "belongs to stream %s", w.all.Streams[i].Name)
 		}
 	}

@@ -4,11 +4,30 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
+	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/cmd/internal/config"
 )
+
+// TestReplayTopic: a replay goes to none of the topics of a stream.
+func TestReplayTopic(t *testing.T) {
+	t.Parallel()
+	all := &config.Settings{Streams: make([]config.Stream, 1)}
+	k := &all.Streams[0].Kafka
+	k.Topic, k.CheckpointTopic, k.DLQTopic, k.RouteText = "T", "checkpoints", "dead", "a=T.a"
+	w := &jobPorts{all: all, Stream: &all.Streams[0]}
+	for _, topic := range []string{
+		"T", "T.a", "dead", "dlq.T", "checkpoints", "checkpoints.jobs", "T.keys", "T.attest",
+	} {
+		_, err := w.Choose(t.Context(), &backfill.Job{ID: "a", Kind: backfill.Replay, Topic: topic})
+		if err == nil || !strings.Contains(err.Error(), "belongs to stream") {
+			t.Errorf("a replay to %s: %v", topic, err)
+		}
+	}
+}
 
 // TestJobChecksBounds: the request before a job has both bounds, as its windows have.
 func TestJobChecksBounds(t *testing.T) {

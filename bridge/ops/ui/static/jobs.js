@@ -130,7 +130,7 @@ function chosen(fields) {
 
 function planRows(plan, { reason }) {
   return [
-    ['Job', `${plan.kind} ${plan.id}`], ['Range', range(plan)], ['Topic', plan.routes ? `${plan.topic}, ${plan.routes}` : plan.topic], ['Windows', `${count(plan.windows)}, ${count(plan.parallel)} at a time`],
+    ['Job', `${plan.kind} ${plan.id}`], ['Range', range(plan)], ['Topic', plan.routes && plan.kind === 'backfill' ? `${plan.topic}, ${plan.routes}` : plan.topic], ['Windows', `${count(plan.windows)}, ${count(plan.parallel)} at a time`],
     ['Events', 'unknown until it runs'], // the API does not count events
     ['Requests', plan.rate_limit > 0 ? `at most ${plan.rate_limit} per second` : 'no limit'], ['Reason', reason],
     ...(plan.notes ?? []).map((note) => ['Note', note]),
