@@ -160,8 +160,8 @@ func TestLoadProblems(t *testing.T) {
 		{
 			"a route to the topic of the attestation",
 			[]string{"KAFKA_ROUTES=a=export.events.attest", "BRIDGE_ATTEST=1h"},
-			[]string{"BRIDGE_ATTEST publishes records to topic export.events.attest, which KAFKA_ROUTES, KAFKA_DLQ_TOPIC or " +
-				"KAFKA_CHECKPOINT_TOPIC names too"},
+			[]string{"BRIDGE_ATTEST publishes records to topic export.events.attest, which KAFKA_DLQ_TOPIC, " +
+				"KAFKA_CHECKPOINT_TOPIC or KAFKA_ROUTES names too"},
 		},
 		{
 			"two streams, one source",
