@@ -96,7 +96,7 @@ func TestSchemaRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]string{
-		"schema check":                             "EVENT_SCHEMA_FILE is not set for stream events\nTry: exportbridge schema infer",
+		"schema check":                             "or has no schema of topic export.events\nTry: exportbridge schema infer",
 		"schema infer -n 0":                        "-n 0 is below 1",
 		"schema check -n -1":                       "-n -1 is below 1",
 		"schema types -n 0":                        "-n 0 is below 1",
@@ -146,6 +146,8 @@ func TestSchemaTopics(t *testing.T) {
 		"schema types --topic orders":             "12 records of topic orders",
 		"schema check -n 1 --topic export.events": "1 record of topic export.events: no differences",
 		"schema check":                            "publishes to several topics (KAFKA_ROUTES): export.events, orders, rare\nTry: add --topic orders",
+		"schema check --topic rare":               "EVENT_SCHEMA_FILE is not set for stream events, or has no schema of topic rare",
+		"schema register --topic rare":            "or has no schema of topic rare",
 		"schema register":                         "publishes to several topics",
 		"schema check --topic nosuch":             "topic nosuch is not one of stream events: export.events, orders, rare",
 		"asyncapi --json":                         `"#/components/schemas/events.route-1"`,

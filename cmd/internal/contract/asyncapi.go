@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -150,7 +151,7 @@ func NewDocument(streams []Stream, kafka Cluster) (*Document, error) {
 }
 
 func (d *Document) describe(s *Stream) error {
-	topics := append([]string{s.Topic}, s.Routed...)
+	topics, whole := append([]string{s.Topic}, s.Routed...), ""
 	for i, topic := range topics {
 		event := message{
 			Title: "Event of stream " + s.Name, ContentType: d.DefaultContentType,
@@ -161,12 +162,13 @@ func (d *Document) describe(s *Stream) error {
 		if i > 0 {
 			name = fmt.Sprintf("%s.route-%d", s.Name, i)
 		}
-		if s.Schema != "" {
-			var err error
-			text, of := SchemaOf(s.Schema, topic, topics), name
-			if text == s.Schema {
-				of = s.Name // topics share it
+		if text := SchemaOf(s.Schema, topic, topics); text != "" {
+			of := name
+			if text == s.Schema { // topics share it
+				whole = cmp.Or(whole, name)
+				of = whole
 			}
+			var err error
 			if event.Payload, err = d.schema(of, text); err != nil {
 				return err
 			}

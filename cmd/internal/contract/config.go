@@ -23,7 +23,7 @@ func (c *Config) Validate() error {
 	}
 	if _, err := Compile(c.Schema); err != nil {
 		hint := ""
-		if !strings.ContainsAny(c.Schema, "{\n") { // the name of a file
+		if !json.Valid([]byte(c.Schema)) && !strings.ContainsAny(c.Schema, "{\n") { // the name of a file
 			hint = "; for a file set EVENT_SCHEMA_FILE=events.schema.json"
 		}
 		return bridge.Problemf("EVENT_SCHEMA", "is not a JSON Schema: %v%s", err, hint)
@@ -32,24 +32,31 @@ func (c *Config) Validate() error {
 }
 
 // SchemaOf returns the JSON Schema of the events of one of a stream's topics: its definition in
-// $defs, or the whole schema if there is none. It keeps the definitions that are of no topic.
+// $defs, or the whole schema if there is none. It keeps the definitions that are of no topic. It
+// returns none if the schema has definitions of other topics only.
 func SchemaOf(text, topic string, topics []string) string {
-	var whole struct {
-		Dialect json.RawMessage            `json:"$schema"`
-		Defs    map[string]json.RawMessage `json:"$defs"`
-	}
-	var own map[string]json.RawMessage
-	if json.Unmarshal([]byte(text), &whole) != nil || json.Unmarshal(whole.Defs[topic], &own) != nil || own == nil {
+	var whole, defs, own map[string]json.RawMessage
+	if json.Unmarshal([]byte(text), &whole) != nil || json.Unmarshal(whole["$defs"], &defs) != nil {
 		return text
 	}
+	_, defined := defs[topic]
+	_ = json.Unmarshal(defs[topic], &own) // true, which is a schema too, is none of its own
+	dialect, all := whole["$schema"], len(defs)
 	for _, name := range topics {
-		delete(whole.Defs, name)
+		delete(defs, name)
 	}
-	if whole.Dialect != nil && own["$schema"] == nil {
-		own["$schema"] = whole.Dialect
+	if own == nil {
+		delete(whole, "$schema")
+		if !defined && len(defs) < all && len(whole) == 1 {
+			return ""
+		}
+		return text
 	}
-	if defs, err := json.Marshal(whole.Defs); err == nil && len(whole.Defs) > 0 && own["$defs"] == nil {
-		own["$defs"] = defs
+	if dialect != nil && own["$schema"] == nil {
+		own["$schema"] = dialect
+	}
+	if kept, err := json.Marshal(defs); err == nil && len(defs) > 0 && own["$defs"] == nil {
+		own["$defs"] = kept
 	}
 	made, err := json.Marshal(own)
 	if err != nil {

@@ -3,6 +3,7 @@ package contract
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -18,6 +19,9 @@ func TestSchemaOf(t *testing.T) {
 		{whole, "orders", `{"$defs":{"a":{}},"$ref":"#/$defs/a","$schema":"s"}`},
 		{whole, "other", whole},
 		{`{"$defs":{"orders":{"$defs":{"b":{}}},"a":{}}}`, "orders", `{"$defs":{"b":{}}}`},
+		{`{"$schema":"s","$defs":{"orders":{}}}`, "other", ""},
+		{`{"$defs":{"orders":{},"a":{}},"$ref":"#/$defs/a"}`, "other", `{"$defs":{"orders":{},"a":{}},"$ref":"#/$defs/a"}`},
+		{`{"$defs":{"a":{}}}`, "other", `{"$defs":{"a":{}}}`},
 		{`{"$defs":{"orders":true}}`, "orders", `{"$defs":{"orders":true}}`},
 		{`{"$defs":{"orders":null}}`, "orders", `{"$defs":{"orders":null}}`},
 		{"true", "orders", "true"}, {"", "orders", ""},
@@ -50,6 +54,31 @@ func TestOfTopics(t *testing.T) {
 		}
 		if got := fmt.Sprint(schema.Compare([]byte(`{"total": 2}`))); got != want {
 			t.Errorf("an order in %s differs by %s, want %s", topic, got, want)
+		}
+	}
+}
+
+// TestDocumentOfTopics: in a document, a topic without a definition leaves the schema of the first
+// topic as it is.
+func TestDocumentOfTopics(t *testing.T) {
+	t.Parallel()
+	const defs = `"$defs":{"events":{"required":["at"]}}`
+	for whole, rare := range map[string]any{
+		`{"type":"object",` + defs + `}`: reference{"#/components/schemas/s.route-1"}, `{` + defs + `}`: anything,
+	} {
+		d, err := NewDocument([]Stream{{Name: "s", Topic: "events", Routed: []string{"rare", "odd"}, Schema: whole}}, Cluster{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		messages := d.Components.Messages
+		if got := d.Components.Schemas["s"].(map[string]any); got["required"] == nil ||
+			messages["s"].Payload != (reference{"#/components/schemas/s"}) {
+			t.Errorf("%s: topic events has %v, schema s is %v", whole, messages["s"].Payload, got)
+		}
+		for _, name := range []string{"s.route-1", "s.route-2"} {
+			if got := messages[name].Payload; !reflect.DeepEqual(got, rare) {
+				t.Errorf("%s: %s has %v", whole, name, got)
+			}
 		}
 	}
 }

@@ -95,13 +95,13 @@ func (o *checkOptions) run(ctx context.Context, a *cli.App) error {
 	return nil
 }
 
-// requireSchema rejects a stream without a schema.
+// requireSchema rejects a stream without a schema of its chosen topic.
 func requireSchema(st *config.Stream) error {
 	if st.Contract.Schema != "" {
 		return nil
 	}
 	return cli.WrongUsage("exportbridge schema infer -o events.schema.json, then EVENT_SCHEMA_FILE=events.schema.json",
-		"EVENT_SCHEMA_FILE is not set for stream %s", st.Name)
+		"EVENT_SCHEMA_FILE is not set for stream %s, or has no schema of topic %s", st.Name, st.Kafka.Topic)
 }
 
 func (o *checkOptions) print(a *cli.App, r *contract.Report) error {
