@@ -37,9 +37,9 @@ missing. --json shows all fields, with a digest over the ids of the events.
 record and no period between the first and the last record is missing, and that
 the records cover the range from --from to --to. It always reads the whole
 topic. If the topic has deleted the first records, by retention or compaction,
-the chain begins later: a line says so. The exit code is 1 if one of these checks fails, 3 if all succeed but
-events of the range are missing, and 6 if a period may have more events than the
-API listed.`,
+the chain begins later: a line says so. The exit code is 1 if one of these
+checks fails, 3 if all succeed but events of the range are missing, and 6 if a
+period may have more events than the API listed.`,
 		Example: `  exportbridge attest --from -7d
   exportbridge attest --from 2026-11-01 --to 2026-11-02 --verify`,
 		GroupID: cli.GroupPosition,
