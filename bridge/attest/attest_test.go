@@ -74,7 +74,7 @@ func (w *world) compare(_ context.Context, from, to int64, mode reconcile.Mode) 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.compared = append(w.compared, fmt.Sprintf("%s %v", time.UnixMilli(from).UTC().Format(time.TimeOnly), mode))
-	r := &reconcile.Report{Stream: "events", Topic: "export.events", From: from, To: to, API: 5, Held: 5}
+	r := &reconcile.Report{Stream: "events", Topic: "export.events", From: from, To: to, API: 6, Held: 5, Dropped: 1}
 	if len(w.missing) > 0 {
 		r.Missing, w.missing = w.missing[0], w.missing[1:]
 		r.Held -= r.Missing
@@ -82,8 +82,9 @@ func (w *world) compare(_ context.Context, from, to int64, mode reconcile.Mode) 
 	if mode == reconcile.Repair && w.rejects {
 		return nil, &reconcile.RejectedError{Reason: reconcile.BackfillOpen}
 	}
+	r.Topics = []reconcile.TopicCount{{Topic: "export.events", Listed: 5, Held: r.Held, Missing: r.Missing}}
 	if mode == reconcile.Repair {
-		r.Repair = &reconcile.Repaired{Events: r.Missing}
+		r.Repair, r.Topics[0].Repaired = &reconcile.Repaired{Events: r.Missing}, r.Missing
 	}
 	return r, nil
 }
@@ -204,7 +205,7 @@ func TestPeriods(t *testing.T) {
 		all := w.chain(6) // the hour before midnight, and those that begin at 0 to 4
 		for i := range all {
 			r := &all[i]
-			if !r.From.Equal(began.Add(time.Duration(i-1)*time.Hour)) || r.To.Sub(r.From) != time.Hour || r.Listed != 5 ||
+			if !r.From.Equal(began.Add(time.Duration(i-1)*time.Hour)) || r.To.Sub(r.From) != time.Hour || r.Listed != 6 ||
 				r.At.Before(r.To.Add(10*time.Minute)) && i > 0 || r.Topic != "export.events" {
 				t.Errorf("record %d is %+v", i, r)
 			}
@@ -262,14 +263,16 @@ func TestConfirm(t *testing.T) {
 				w.run(30*time.Minute, a)
 				r := w.chain(1)[0]
 				if r.Missing != tc.left || r.Repaired != tc.repaired || (r.Unrepaired != "") != tc.unrepaired ||
-					len(w.compared) != tc.compares || r.Listed != r.Held+r.Missing+r.Repaired {
+					len(w.compared) != tc.compares || r.Listed != r.Held+r.Missing+r.Repaired+r.Dropped ||
+					r.Topics[0].Missing != tc.left || r.Topics[0].Repaired != tc.repaired {
 					t.Errorf("the record is %+v after %v", r, w.compared)
 				}
 				if tc.compares > 1 && w.compared[1] != fmt.Sprint("23:00:00 ", tc.second) {
 					t.Errorf("the second comparison is %s", w.compared[1])
 				}
-				if got := len(a.Status(w.position).Warnings("events")); got != min(1, int(tc.left)) {
-					t.Errorf("%d warnings", got)
+				s := a.Status(w.position)
+				if got := len(s.Warnings("events")); got != min(1, int(tc.left)) || s.Repaired != tc.repaired {
+					t.Errorf("%d warnings, the status is %+v", got, s)
 				}
 			})
 		})

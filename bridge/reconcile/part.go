@@ -39,12 +39,9 @@ type copies struct {
 	at         int64  // the earliest time that the record can have
 }
 
-// wanted is the number of copies that the topic should have.
+// wanted is the number of copies that the topic should have, unless a route drops them.
 func (c copies) wanted() int32 {
-	switch {
-	case c.route == bridge.RouteDrop:
-		return 0
-	case c.own:
+	if c.own {
 		return min(1, c.api)
 	}
 	return c.api
