@@ -148,7 +148,7 @@ func TestE2EReplay(t *testing.T) {
 	p, _ := s.command(1, append(bounds, "--events", "orderPlaced,noSuchType", "--execute")...)
 	s.wantSaid(p, "noSuchType")
 	p, _ = s.command(1, append(bounds, "--kafka-topic", s.topic+".none")...)
-	s.wantSaid(p, "topic "+s.topic+".none does not exist", "Try: check the name, KAFKA_TOPIC",
+	s.wantSaid(p, "topic "+s.topic+".none does not exist", "Try: check the name (KAFKA_TOPIC",
 		"if it is right: exportbridge topics create --execute")
 	p, _ = s.command(0, bounds...)
 	s.wantSaid(p, "dry run: nothing was changed", s.topic+".replay.<id>")

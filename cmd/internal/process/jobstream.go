@@ -100,7 +100,7 @@ func (w *jobPorts) want(ctx context.Context, topics ...string) error {
 			return &bridge.Fault{
 				Class: bridge.Permanent, Reason: bridge.ReasonTopic, Code: "topic_missing",
 				Err:  fmt.Errorf("topic %s does not exist", topic),
-				Hint: "check the names, KAFKA_TOPIC and KAFKA_ROUTES; if they are right: exportbridge topics create --execute",
+				Hint: "check the name (KAFKA_TOPIC, KAFKA_ROUTES); if it is right: exportbridge topics create --execute",
 			}
 		}
 	}
