@@ -108,7 +108,7 @@ model: ## check the models of the protocols, and each broken rule, with spin
 broken: ## remove each rule of the protocol: a test must fail
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
 	$(GO) run $(PLAIN) ./bridge/bridgetest/rules/overlay "$$dir" && \
-	$(GO) test $(UNVETTED) -overlay "$$dir/overlay.json" -count=1 -tags proof -timeout 10m -v -run 'Broken' ./bridge/engine ./bridge/windows ./cmd/internal/e2e
+	$(GO) test $(UNVETTED) -overlay "$$dir/overlay.json" -count=1 -tags proof -timeout 30m -v -run 'Broken' ./bridge/engine ./bridge/windows ./cmd/internal/e2e
 
 explore: ## test schedules of two processes with faults; SECONDS=60
 	EXPLORE_SECONDS=$$(($(or $(SECONDS),60) / 4)) $(GO) test $(UNVETTED) -count=1 -v -timeout 60m -run 'TestExplore(Windows|Random)?$$' ./bridge/engine

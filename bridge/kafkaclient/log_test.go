@@ -103,7 +103,9 @@ func TestRead(t *testing.T) {
 		!got.equal(values{0: append(slices.Clone(want[0]), 300, 400), 1: append(upTo(17, 20), 200)}) {
 		t.Errorf("with what is not committed: %v, %v", got, err)
 	}
-	if n := w.fetches.Load(); n > 14 { // each read of an end that is not there yet is one more
+	// Each read of an end that is not there yet is one request more. How many answers a real
+	// broker makes of the same records depends on its load.
+	if n := w.fetches.Load(); kafkatest.Embedded() && n > 14 {
 		t.Errorf("%d requests: an end was waited for", n)
 	}
 	enough := errors.New("enough")

@@ -72,6 +72,9 @@ func Brokers(t *testing.T) []string {
 	return Fake(t).ListenAddrs()
 }
 
+// Embedded reports whether Brokers returns an embedded cluster.
+func Embedded() bool { return os.Getenv(kafkaBrokers) == "" }
+
 // Fake returns an embedded cluster, for what a real one cannot be told to do.
 func Fake(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
 	t.Helper()
