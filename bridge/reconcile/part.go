@@ -150,7 +150,7 @@ func (c *comparison) compare(ctx context.Context, begin, end int64) (*Report, er
 	}
 	for name, n := range missing {
 		p.found.Missing += int64(n)
-		if t := p.topicOf(p.events[name].route); t != nil {
+		if t := countOf(p.found.Topics, p.events[name].route); t != nil {
 			t.Missing += int64(n)
 		}
 	}
@@ -281,23 +281,15 @@ func (p *part) readRecord(r *kgo.Record) {
 		}
 	}
 	c.topic++
-	if t := p.topicOf(c.route); t != nil && t.Topic == r.Topic {
+	if t := countOf(p.found.Topics, c.route); t != nil && t.Topic == r.Topic {
 		c.there = true
 	}
 	p.events[name] = c
 }
 
-// topicOf returns the counts of the topic of a route, nil for none.
-func (p *part) topicOf(route uint8) *TopicCount {
-	if int(route) >= len(p.found.Topics) {
-		return nil
-	}
-	return &p.found.Topics[route]
-}
-
 // countTopic adds an event to the counts of its topic.
 func (p *part) countTopic(c copies) {
-	t := p.topicOf(c.route)
+	t := countOf(p.found.Topics, c.route)
 	if t == nil {
 		return
 	}

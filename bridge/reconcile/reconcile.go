@@ -142,8 +142,8 @@ type Report struct {
 	// DeadLettered counts the events that are among the dead letters only.
 	DeadLettered int64 `json:"dead_lettered"`
 	// Deleted counts the absent events that the retention of their topic, or of an earlier
-	// one, may have deleted: they are not missing. The topics keep all events from KeptFrom on; 0 if nothing was
-	// deleted.
+	// one, may have deleted: they are not missing. The topics keep all events from KeptFrom
+	// on; 0 if nothing was deleted.
 	Deleted  int64 `json:"deleted_by_retention,omitempty"`
 	KeptFrom int64 `json:"kept_from,omitempty"`
 	// Extra counts the events that are in the topic only.
@@ -187,6 +187,14 @@ type TopicCount struct {
 	Elsewhere int64 `json:"in_other_topic,omitempty"`
 	Missing   int64 `json:"missing"`
 	Repaired  int64 `json:"repaired,omitempty"`
+}
+
+// countOf returns the count of the topic of a route, nil for none.
+func countOf(topics []TopicCount, route uint8) *TopicCount {
+	if int(route) >= len(topics) {
+		return nil
+	}
+	return &topics[route]
 }
 
 // countsOf returns no events of each topic.

@@ -171,7 +171,7 @@ func (r *repairer) publish(ctx context.Context, page *bridge.Page, missing []bri
 	return nil
 }
 
-// commit publishes events in one transaction with their mark. If the topic rejects one of
+// commit publishes events of one topic in one transaction with their mark. If the topic rejects one of
 // them, it publishes the others.
 func (r *repairer) commit(ctx context.Context, page *bridge.Page, events []bridge.Event) error {
 	m := repairMark{Version: 1, At: time.Now().UnixMilli(), By: r.by, TopicID: r.kept[events[0].Route].ID}
@@ -188,10 +188,8 @@ func (r *repairer) commit(ctx context.Context, page *bridge.Page, events []bridg
 	switch {
 	case err == nil:
 		r.Events += int64(len(events))
-		for i := range events {
-			if route := int(events[i].Route); route < len(r.topics) {
-				r.topics[route].Repaired++
-			}
+		if t := countOf(r.topics, events[0].Route); t != nil {
+			t.Repaired += int64(len(events))
 		}
 		return nil
 	case !errors.Is(err, bridge.ErrRejected):
