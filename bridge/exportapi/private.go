@@ -69,6 +69,11 @@ func (c *Config) rules() (*redact.Rules, error) {
 	return own.Compile()
 }
 
+// ruled reports whether rules can be applied to an item: it is a JSON object.
+func ruled(e *bridge.Event) bool {
+	return e.Defect != bridge.DefectBadText && e.Defect != bridge.DefectNotObject
+}
+
 // subjectKeys returns the key of each item of a page, nil for one without a subject.
 func (h *private) subjectKeys(p *bridge.Page) ([]*seal.Key, error) {
 	if h.keys == nil {
@@ -79,7 +84,7 @@ func (h *private) subjectKeys(p *bridge.Page) ([]*seal.Key, error) {
 	for i := range p.Events {
 		of[i] = -1
 		e := &p.Events[i]
-		if e.Defect == bridge.DefectBadText || e.Defect == bridge.DefectNotObject {
+		if !ruled(e) {
 			continue
 		}
 		if s := h.Subject(e.Raw); s != nil {
@@ -125,7 +130,7 @@ func (h *private) hide(p *bridge.Page, with *decoders) error {
 		}
 		from := len(out)
 		err := redact.ErrUncertain
-		if e.Defect != bridge.DefectBadText && e.Defect != bridge.DefectNotObject {
+		if ruled(e) {
 			if keys != nil {
 				h.Key = keys[i]
 			}

@@ -22,10 +22,7 @@ func (s *Stream) ACLs() []string {
 	}
 	all = append(all, s.Rights.Transactions, s.Rights.Group)
 	if keys := s.Topics.Keys; keys != "" {
-		all = append(all, s.GrantWrite(keys), s.GrantRead(keys))
-		if s.CreateTopics {
-			all = append(all, s.GrantCreate(keys))
-		}
+		all = append(all, s.grants(keys, s.CreateTopics)...)
 	}
 	if attest := s.Topics.Attest; attest != "" {
 		all = append(append(all, s.grants(attest, s.CreateTopics)...), s.marksACLs()...)

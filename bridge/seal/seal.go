@@ -141,8 +141,7 @@ func Parse(text string) (v Value, err error) {
 		return v, ErrForgotten
 	}
 	id, sealed, _ := strings.Cut(rest, ":")
-	name, err := encoding.DecodeString(id)
-	if !ok || err != nil || copy(v.Key[:], name) != len(v.Key) || len(name) != len(v.Key) {
+	if !ok || decodeInto(v.Key[:], id) != nil {
 		return v, ErrNotSealed
 	}
 	if v.text, err = encoding.DecodeString(sealed); err != nil {

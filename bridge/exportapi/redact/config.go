@@ -97,14 +97,13 @@ func (c *Config) label(k seal.Line) string {
 	if !c.hasRules() {
 		return ""
 	}
-	var rules []string
-	for _, of := range [][]string{c.Drop, c.Hash, c.Mask, c.Encrypt} {
-		of = slices.Sorted(slices.Values(of))
-		rules = append(rules, strings.Join(of, ","))
+	lists, ending := [][]string{c.Drop, c.Hash, c.Mask}, ""
+	if c.Encrypts() { // others keep the name from before there was encryption
+		lists, ending = append(lists, c.Encrypt), bridge.ValuesEncrypted
 	}
-	ending := bridge.ValuesEncrypted
-	if !c.Encrypts() {
-		ending, rules = "", rules[:3] // the name from before there was encryption
+	var rules []string
+	for _, of := range lists {
+		rules = append(rules, strings.Join(slices.Sorted(slices.Values(of)), ","))
 	}
 	text := strings.Join(rules, "\n")
 	if len(c.Hash) == 0 {

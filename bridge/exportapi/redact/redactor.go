@@ -58,14 +58,9 @@ func (r *Redactor) Apply(dst, item []byte) ([]byte, error) {
 	if len(r.all) == 0 {
 		return append(dst, item...), nil
 	}
-	r.scan.Reset(item)
-	defer func() { r.scan.Reset(nil); r.out = nil }()
+	defer func() { r.out = nil }()
 	r.out, r.done, r.Replaced = dst, 0, false
-	i := scan.SkipSpace(item, 0)
-	if r.scan.KindAt(i) != scan.Object {
-		return dst, ErrUncertain
-	}
-	if _, ok := r.object(i, r.root); !ok {
+	if !r.walk(item, r.root) {
 		return dst, ErrUncertain
 	}
 	return append(r.out, item[r.done:]...), nil
@@ -74,17 +69,22 @@ func (r *Redactor) Apply(dst, item []byte) ([]byte, error) {
 // Subject returns the text of the subject of an item, valid until the next call. It is nil if
 // the item has none, or not for certain. The item is valid JSON.
 func (r *Redactor) Subject(item []byte) []byte {
-	r.scan.Reset(item)
-	defer r.scan.Reset(nil)
-	r.found = nil
-	i := scan.SkipSpace(item, 0)
-	if r.scan.KindAt(i) != scan.Object {
-		return nil
-	}
-	if _, ok := r.object(i, r.subject); !ok {
+	if r.found = nil; !r.walk(item, r.subject) {
 		return nil
 	}
 	return r.found
+}
+
+// walk applies the rules on the members of an item. It reports whether that is certain.
+func (r *Redactor) walk(item []byte, n *node) bool {
+	r.scan.Reset(item)
+	defer r.scan.Reset(nil)
+	i := scan.SkipSpace(item, 0)
+	if r.scan.KindAt(i) != scan.Object {
+		return false
+	}
+	_, ok := r.object(i, n)
+	return ok
 }
 
 // object applies the rules on the members of the object at i.
