@@ -72,8 +72,8 @@
  * streams except as holders of the last stable offset, lost Kafka data,
  * deleted topics, several topics: a transaction is atomic over all of them, so that
  * "in the topic" means in the one of the event's route, and a change of routes
- * commits the same position again, as the heartbeat does; more than two processes, producer epochs that roll over,
- * requests that are refused because of a bridge's settings: when Redis falls
+ * commits the same position again, as the heartbeat does; more than two
+ * processes, producer epochs that roll over, requests that are refused because of a bridge's settings: when Redis falls
  * back they are like withdrawn ones (WITHDRAW).
  *
  * Assertions

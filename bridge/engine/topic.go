@@ -16,9 +16,10 @@ func (s *stream) checkTopics(ctx context.Context) error {
 		return err
 	}
 	for i := range found {
-		if t := &found[i]; s.e.cfg.TopicIDs[t.Name] != "" && s.e.cfg.TopicIDs[t.Name] != t.ID {
+		t := &found[i]
+		if id := s.e.cfg.TopicIDs[t.Name]; id != "" && id != t.ID {
 			return bridge.TopicFault("topic %s was deleted and recreated since the job began (id %s, previously %s)", t.Name,
-				t.ID, s.e.cfg.TopicIDs[t.Name])
+				t.ID, id)
 		}
 	}
 	if err := s.recordCut(ctx, found); err != nil {
