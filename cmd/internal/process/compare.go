@@ -58,8 +58,9 @@ func (c *Comparison) Run(ctx context.Context, cfg reconcile.Config) (*reconcile.
 	cfg.Stream, cfg.Origin, cfg.EmptyPages = st.Name, st.Engine.Origin, st.Engine.EmptyPages
 	cfg.FetchTimeout, cfg.Unmarked = st.Engine.FetchTimeout, st.Kafka.Headers == "none"
 	cfg.Redacted, cfg.Routes = st.Kafka.Redacted, st.Export.Routes.Text
-	if routed := st.Export.Routes.Topics; len(routed) > 0 {
-		cfg.Topics = append([]string{st.Kafka.Topic}, routed...)
+	topics := st.Kafka.Topics()
+	if all := topics.OfEvents(); len(all) > 1 {
+		cfg.Topics = all
 	}
 	kafka := st.Kafka
 	kafka.Report = c.Waiting

@@ -14,7 +14,6 @@ import (
 	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/kafkastream"
-	"exportbridge/bridge/keyring"
 	"exportbridge/bridge/seal"
 	"exportbridge/cmd/internal/config"
 )
@@ -36,11 +35,8 @@ func JobPlanner(s *config.Settings, st *config.Stream, logs *kafkasink.JobLogs, 
 	}
 	if st.Export.Shared == nil { // in a process of their own
 		st.Export.Shared, st.Export.Warn = new(exportapi.Shared), warnOnce(log)
-		keys := new(keyring.Pool)
-		UseKeys(st, keys)
-		if st.Export.Keys != nil {
-			st.Export.Keys() // keeps the keys in memory from window to window, until the process ends
-		}
+		KeysOf(st, true)
+		st.Export.Keys() // keeps the keys in memory from window to window, until the process ends
 	}
 	plans, w := st.Kafka.Jobs(logs), &jobPorts{all: s, Stream: st, log: slog.New(quiet{log.Handler()})}
 	return &backfill.Planner{

@@ -47,8 +47,8 @@ func (p *Process) trace(st *config.Stream, ports *engine.Ports, s *stream) {
 		return
 	}
 	host, path := s.api.Endpoint()
-	topics := append([]string{st.Kafka.Topic}, st.Export.Routes.Topics...)
-	t := tracing.New(p.traces, tracing.Scope{Stream: st.Name, Topics: topics, Host: host, Path: path,
+	topics := st.Kafka.Topics()
+	t := tracing.New(p.traces, tracing.Scope{Stream: st.Name, Topics: topics.OfEvents(), Host: host, Path: path,
 		Method: st.Export.Method, Mode: st.Engine.Mode})
 	ports.Source, ports.Sink, ports.Store = t.Source(ports.Source), t.Sink(ports.Sink), t.Store(ports.Store)
 }

@@ -248,13 +248,8 @@ func instantText(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.
 
 // eventReader reads the stream's records in its topic.
 func eventReader(ctx context.Context, st *config.Stream) (*kafkaclient.TopicReader, error) {
-	there, err := st.Kafka.Exists(ctx, st.Kafka.Topic)
-	if err != nil {
-		return nil, cli.Explain(err)
-	}
-	if !there {
-		hint := cli.MissingTopic(cli.WithSimilar(ctx, &st.Kafka.Config.Config, "KAFKA_TOPIC", st.Kafka.Topic))
-		return nil, cli.Errorf(cli.ExitFailed, hint, "topic %s does not exist", st.Kafka.Topic)
+	if err := wantTopic(ctx, &st.Kafka, st.Kafka.Topic, "KAFKA_TOPIC"); err != nil {
+		return nil, err
 	}
 	further, err := process.FurtherTopics(ctx, st)
 	return &kafkaclient.TopicReader{

@@ -39,7 +39,10 @@ the topic's name. The other commands use it for the topic.`,
 const shownUnreadable = 10
 
 func runInfer(ctx context.Context, a *cli.App, s *sample, output *cli.Output) error {
-	topics, err := s.load(a)
+	if err := s.load(a); err != nil {
+		return err
+	}
+	topics, err := topicsOf(s.settings, s.name)
 	if err != nil {
 		return err
 	}

@@ -57,11 +57,7 @@ the schema.`,
 		if err != nil {
 			return err
 		}
-		topics, err := topicsOf(st, topic)
-		if err == nil {
-			err = choose(st, topics)
-		}
-		if err != nil {
+		if err := choose(st, topic); err != nil {
 			return err
 		}
 		if err := requireSchema(st); err != nil {

@@ -74,15 +74,13 @@ func takeTopic(cmd *cobra.Command, name *string) {
 	cmd.Flags().StringVar(name, "topic", "", "`TOPIC` of the stream, with KAFKA_ROUTES (default KAFKA_TOPIC)")
 }
 
-// load loads the settings. It returns the topic of --topic, or all topics of the stream.
-func (s *sample) load(a *cli.App) (topics []string, err error) {
+// load loads the settings.
+func (s *sample) load(a *cli.App) (err error) {
 	if s.num < 1 {
-		return nil, cli.WrongUsage(fmt.Sprintf("-n %d", sampled), "-n %d is below 1", s.num)
+		return cli.WrongUsage(fmt.Sprintf("-n %d", sampled), "-n %d is below 1", s.num)
 	}
-	if s.all, s.settings, err = a.StreamSettings(0, s.stream); err != nil {
-		return nil, err
-	}
-	return topicsOf(s.settings, s.name)
+	s.all, s.settings, err = a.StreamSettings(0, s.stream)
+	return err
 }
 
 // topicsOf returns the topic with a name, or all topics of a stream if the name is empty.
@@ -99,8 +97,13 @@ func topicsOf(st *config.Stream, name string) ([]string, error) {
 		strings.Join(all, ", "))
 }
 
-// choose makes the only one of some topics that of the stream, and its schema that of the topic.
-func choose(st *config.Stream, topics []string) error {
+// choose makes the topic with a name, or the only one, that of the stream, and its schema that
+// of the topic.
+func choose(st *config.Stream, name string) error {
+	topics, err := topicsOf(st, name)
+	if err != nil {
+		return err
+	}
 	if len(topics) > 1 {
 		return cli.WrongUsage("add --topic "+topics[1], "stream %s publishes to several topics (KAFKA_ROUTES): %s", st.Name,
 			strings.Join(topics, ", "))
@@ -113,14 +116,14 @@ func choose(st *config.Stream, topics []string) error {
 
 // open loads the settings, and opens the topic.
 func (s *sample) open(ctx context.Context, a *cli.App) error {
-	topics, err := s.load(a)
+	err := s.load(a)
 	if err == nil {
-		err = choose(s.settings, topics)
+		err = choose(s.settings, s.name)
 	}
 	if err != nil {
 		return err
 	}
-	return s.openTopic(ctx, a, topics[0])
+	return s.openTopic(ctx, a, s.settings.Kafka.Topic)
 }
 
 func (s *sample) openTopic(ctx context.Context, a *cli.App, name string) (err error) {
