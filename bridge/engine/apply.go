@@ -16,7 +16,7 @@ import (
 // before ctx ends. After an error nothing has changed, or a repeated command detects the
 // outcome.
 func Apply(ctx context.Context, cfg Config, ports Ports, cmd bridge.Command) (bridge.Answer, error) {
-	ports.Source = struct{ bridge.Source }{} // nothing is read
+	ports.Source, cfg.OnInvalidCursor = struct{ bridge.Source }{}, invalidStop // nothing is read
 	e, err := New(cfg, ports)
 	if err != nil {
 		return bridge.Answer{}, err

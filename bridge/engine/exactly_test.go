@@ -361,7 +361,9 @@ func TestApply(t *testing.T) {
 			r.deliver(mode)
 			r.ran(30, 5*time.Second)
 			r.topic.FailNext(bridgetest.Persisted)
+			r.cfg.OnInvalidCursor = "time" // asks nothing of a command's ports
 			a, err := r.applyWithout(reset("r1", 0, bridge.Target{}))
+			r.cfg.OnInvalidCursor = "stop"
 			if err != nil || !a.Applied || a.Version != (bridge.Version{Epoch: 1}) {
 				t.Fatalf("%s: answer %+v, %v", mode, a, err)
 			}
