@@ -99,11 +99,11 @@ func recreate(t *testing.T, brokers []string, topic string, partitions int32) {
 		t.Fatalf("delete topic %s: %v", topic, err)
 	}
 	forEver := "-1"
-	kafkatest.Eventually(t, "the topic to be made again", func() (bool, error) {
+	kafkatest.Eventually(t, "have the topic made again", func() (bool, error) {
 		_, err := client.CreateTopic(t.Context(), partitions, -1, map[string]*string{"retention.ms": &forEver}, topic)
 		return err == nil, nil // the old one may still be on its way out
 	})
-	kafkatest.Eventually(t, "the broker to know of it", func() (bool, error) {
+	kafkatest.Eventually(t, "know of it on the broker", func() (bool, error) {
 		now, err := client.ListTopics(t.Context(), topic)
 		return err == nil && now[topic].Err == nil && now[topic].ID != was[topic].ID, nil
 	})

@@ -153,7 +153,7 @@ func CreateCheckpointTopic(t *testing.T, brokers []string, topic string, changes
 	CreateTopic(t, brokers, topic, 16, configs)
 }
 
-// Eventually waits until the brokers do as they were told.
+// Eventually waits until something is done. what completes "it does not".
 func Eventually(t *testing.T, what string, done func() (bool, error)) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -164,7 +164,7 @@ func Eventually(t *testing.T, what string, done func() (bool, error)) {
 			return
 		}
 	}
-	t.Fatalf("the brokers do not %s", what)
+	t.Fatalf("within %s it does not %s", Patience, what)
 }
 
 // Receive waits for a value.
