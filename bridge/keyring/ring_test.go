@@ -218,7 +218,7 @@ func TestDeletedTopic(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, code := range []string{"topic_missing", "topic_recreated"} {
-		kafkatest.Eventually(t, code, func() (bool, error) {
+		kafkatest.Eventually(t, "end with "+code, func() (bool, error) {
 			_, err := running.Of([]string{"anna"})
 			return err != nil && bridge.FaultOf(err).Code == code, nil
 		})
