@@ -51,6 +51,8 @@ type KafkaOptions struct {
 	// Dir is an existing folder for data and logs; the default is a temporary
 	// one that Close removes.
 	Dir string
+
+	archive string // the file that the broker writes its classes to when it ends
 }
 
 // foreign reports whether somebody else's brokers satisfy the options.
@@ -70,6 +72,7 @@ type Kafka struct {
 	ports   *portBlock
 	java    string
 	jars    string
+	archive string // see classArchive
 	feature string // see kafkaRelease
 	dir     string
 	ownsDir bool
@@ -122,6 +125,11 @@ func (k *Kafka) prepare(ctx context.Context) (err error) {
 	if k.jars, err = KafkaJars(ctx); err != nil {
 		return err
 	}
+	if k.options.archive == "" {
+		if k.archive, err = classArchive(ctx, k.jars); err != nil {
+			return err
+		}
+	}
 	if k.dir == "" {
 		if k.dir, err = os.MkdirTemp("", "exportbridge-kafka-*"); err != nil {
 			return err
@@ -163,13 +171,21 @@ func (k *Kafka) format(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// javaArgs are the options of each Java, for programs that live for minutes at most.
+func (k *Kafka) javaArgs() []string {
+	args := []string{"-XX:TieredStopAtLevel=1", "-cp", filepath.Join(k.jars, "*")}
+	if k.archive != "" {
+		args = append(args, "-XX:SharedArchiveFile="+k.archive)
+	}
+	return args
+}
+
 func (k *Kafka) formatBroker(ctx context.Context, b *broker, cluster string) error {
 	file := filepath.Join(b.dir, "server.properties")
 	if err := os.WriteFile(file, []byte(k.properties(b)), 0o600); err != nil {
 		return fmt.Errorf("configure %s: %w", b.name, err)
 	}
-	args := []string{"-XX:TieredStopAtLevel=1", "-cp", filepath.Join(k.jars, "*"), "kafka.tools.StorageTool", "format",
-		"-t", cluster, "-c", file}
+	args := append(k.javaArgs(), "kafka.tools.StorageTool", "format", "-t", cluster, "-c", file)
 	if k.feature != "" {
 		args = append(args, "--feature", k.feature)
 	}

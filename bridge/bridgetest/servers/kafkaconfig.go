@@ -70,7 +70,10 @@ func (k *Kafka) newBroker(index int) (*broker, error) {
 	if issuer := k.options.Issuer; issuer != nil {
 		b.args = append(b.args, "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls="+issuer.KeysURL())
 	}
-	b.args = append(b.args, "-cp", filepath.Join(k.jars, "*"), "kafka.Kafka", filepath.Join(b.dir, "server.properties"))
+	if k.options.archive != "" {
+		b.args = append(b.args, "-XX:ArchiveClassesAtExit="+k.options.archive)
+	}
+	b.args = slices.Concat(b.args, k.javaArgs(), []string{"kafka.Kafka", filepath.Join(b.dir, "server.properties")})
 	return b, nil
 }
 

@@ -89,7 +89,7 @@ func KafkaJars(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("find a cache for Kafka's jars: %w", err)
 	}
 	home := filepath.Join(cache, "exportbridge", "kafka-"+version)
-	if present(home) {
+	if exists(home) {
 		return home, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(home), 0o700); err != nil {
@@ -100,10 +100,10 @@ func KafkaJars(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("wait for another download of Kafka: %w", err)
 	}
 	defer unlock()
-	if present(home) { // the other one has brought it
+	if exists(home) { // the other one has brought it
 		return home, nil
 	}
-	if err := downloadKafka(ctx, version, home); err != nil && !present(home) {
+	if err := downloadKafka(ctx, version, home); err != nil && !exists(home) {
 		return "", fmt.Errorf("download Kafka %s: %w", version, err)
 	}
 	return home, nil
@@ -135,9 +135,9 @@ func downloadKafka(ctx context.Context, version, home string) error {
 	return os.Rename(lib, home)
 }
 
-func present(dir string) bool {
-	info, err := os.Stat(dir)
-	return err == nil && info.IsDir()
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // lockFile waits until this process alone has the lock of that name.

@@ -15,7 +15,7 @@ import (
 )
 
 // launchTimeout bounds a launch, the first download of Kafka included.
-const launchTimeout = 3 * time.Minute
+const launchTimeout = 10 * time.Minute
 
 // Real reports whether this run is one on real servers (make test-real sets
 // TEST_REAL=1). A test that needs them says why it does not run:
