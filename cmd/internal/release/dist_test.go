@@ -43,8 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// published returns the release of $RELEASE_DIST, or builds one of this processor, without the profile, which takes
-// minutes.
+// published returns the release of $RELEASE_DIST, or builds one of this processor, from what make build compiled.
 func published(t *testing.T) *release {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -77,7 +76,7 @@ func sample(out string) *release {
 	return &release{
 		root: "../../..", out: out, version: version, revision: "abc123", image: "exportbridge",
 		when: time.Unix(1_700_000_000, 0).UTC(), platforms: []string{"linux/" + runtime.GOARCH},
-		build: []string{"-pgo=off", "-trimpath", "-buildvcs=false", "-ldflags",
+		build: []string{"-pgo=cmd/exportbridge/default.pgo", "-trimpath", "-buildvcs=false", "-ldflags",
 			"-s -w -X exportbridge/cmd/internal/cli.version=" + version},
 	}
 }
