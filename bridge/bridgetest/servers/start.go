@@ -38,11 +38,14 @@ func Real(t testing.TB) bool {
 
 // Parallel lets n tests of a package run at a time, for packages whose tests
 // wait more than they work: by default go test runs one per processor. It is for
-// TestMain, before Run. The flag -parallel wins, and with TEST_REAL=1 nothing
-// changes, because Apache Kafka needs the processors.
+// TestMain, before Run. The flag -parallel wins. With TEST_REAL=1 half of n run at a
+// time, because Apache Kafka needs the processors too.
 func Parallel(n int) {
 	flag.Parse()
-	given := os.Getenv("TEST_REAL") == "1"
+	if os.Getenv("TEST_REAL") == "1" {
+		n /= 2
+	}
+	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given {
 		_ = flag.Set("test.parallel", strconv.Itoa(n)) // a number is never refused
