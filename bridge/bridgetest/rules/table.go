@@ -2,7 +2,7 @@ package rules
 
 import "slices"
 
-// All lists the rules of the protocol that can be taken away.
+// All lists the rules of the protocol that can be removed.
 var All = []Rule{
 	{
 		Name: "save-before-commit", Without: "the checkpoint is committed before its events",
