@@ -180,7 +180,7 @@ func storeHistory(t *testing.T, f StoreFixture) {
 func storeRepeats(t *testing.T, f StoreFixture) {
 	s := f.Open(stream)
 	from, to := checkpointAt(0, 1), checkpointAt(1, 0)
-	to.Change = &bridge.Change{ID: "r1", Kind: bridge.KindReset} // differs from that of from: this is a repetition nevertheless
+	to.Change = &bridge.Change{ID: "r1", Kind: bridge.KindReset} // not that of from: a repetition even so
 	mustAdvance(t, s, bridge.Checkpoint{}, from)
 	mustAdvance(t, s, from, to)
 	before, history := f.Get(), f.History()

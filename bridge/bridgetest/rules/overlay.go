@@ -111,7 +111,7 @@ func apply(source string, changes []change) (string, error) {
 		}
 		c.at = at
 	}
-	slices.SortFunc(changes, func(a, b change) int { return cmp.Compare(b.at, a.at) }) // from the end, so that the other positions stay valid
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Compare(b.at, a.at) }) // backwards: positions stay valid
 	end := len(source)
 	for _, c := range changes {
 		if c.at+len(c.before) > end {

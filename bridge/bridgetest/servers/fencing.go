@@ -148,7 +148,7 @@ func (s *Fencing) initProducerID(request kmsg.Request) kmsg.Response {
 		return nil
 	}
 	if r.ProducerID < 0 {
-		// An InitProducerID fences older producers even if it fails: Apache Kafka fences
+		// A rejected InitProducerID fences older producers too: Apache Kafka fences
 		// first, and then makes the new producer wait.
 		if known := s.ids[*r.TransactionalID]; known != nil {
 			known.fenced = known.seen

@@ -178,7 +178,7 @@ func (k *Kafka) secure(p map[string]any, b *broker) {
 			p[bearer+"sasl.server.callback.handler.class"] = security + "oauthbearer.OAuthBearerValidatorCallbackHandler"
 			p[bearer+"sasl.oauthbearer.jwks.endpoint.url"] = issuer.KeysURL()
 			p[bearer+"sasl.oauthbearer.expected.audience"] = "kafka"
-			p[bearer+"connections.max.reauth.ms"] = time.Hour.Milliseconds() // a token that expires earlier ends the session earlier
+			p[bearer+"connections.max.reauth.ms"] = time.Hour.Milliseconds() // or until the token expires
 		}
 	}
 }
