@@ -45,7 +45,9 @@ func newEntry(g Group) *entry {
 
 // wait calls acquire until it succeeds, ctx ends, or waiting does not help. It reports the
 // health of the brokers to Config.Report.
-func (g *Group) wait(ctx context.Context, acquire func(context.Context) (bridge.Ownership, error)) (bridge.Ownership, error) {
+func (g *Group) wait(
+	ctx context.Context, acquire func(context.Context) (bridge.Ownership, error),
+) (bridge.Ownership, error) {
 	for try := 0; ; try++ {
 		t, err := acquire(ctx)
 		if err == nil {
@@ -169,7 +171,8 @@ func (e *entry) fencedFault(host string) *bridge.Fault {
 	return &bridge.Fault{
 		Class: bridge.Permanent, Reason: bridge.ReasonOwner, Code: "fenced_instance_id", RetryAfter: twinInterval,
 		Hint: "set a unique BRIDGE_INSTANCE_ID per process, such as the pod name, or none; then restart this process",
-		Err:  fmt.Errorf("group %s: the process at %s has joined with the same BRIDGE_INSTANCE_ID=%s; not rejoining until it has left", e.name, host, e.group.InstanceID),
+		Err: fmt.Errorf("group %s: the process at %s has joined with the same BRIDGE_INSTANCE_ID=%s; "+
+			"not rejoining until it has left", e.name, host, e.group.InstanceID),
 	}
 }
 
@@ -200,7 +203,8 @@ func (e *entry) sendLeave(ctx context.Context, id string) error {
 
 // isNotMember reports whether the coordinator does not know the member or the generation.
 func isNotMember(err error) bool {
-	return errors.Is(err, kerr.UnknownMemberID) || errors.Is(err, kerr.IllegalGeneration) || errors.Is(err, kerr.FencedInstanceID)
+	return errors.Is(err, kerr.UnknownMemberID) || errors.Is(err, kerr.IllegalGeneration) ||
+		errors.Is(err, kerr.FencedInstanceID)
 }
 
 // beat sends a heartbeat of a member.

@@ -166,7 +166,8 @@ func (g *Group) members(ctx context.Context, client *kafkaclient.Client) ([]brid
 	for i := range found.Members {
 		m := &found.Members[i]
 		if !g.subscribes(m.ProtocolMetadata) {
-			return nil, g.foreign(fmt.Sprintf("client %s at %s does not subscribe to topic %s", m.ClientID, m.ClientHost, g.CheckpointTopic))
+			return nil, g.foreign(fmt.Sprintf("client %s at %s does not subscribe to topic %s",
+				m.ClientID, m.ClientHost, g.CheckpointTopic))
 		}
 		found := memberOf(m, processName(m.ProtocolMetadata))
 		found.Owner = g.assigned(m.MemberAssignment)
@@ -185,16 +186,21 @@ func memberOf(m *kmsg.DescribeGroupsResponseGroupMember, process string) bridge.
 
 // describeGroup describes a group. A cluster that never had a group first creates the topic
 // for groups, which takes a while.
-func describeGroup(ctx context.Context, client *kafkaclient.Client, name string) (*kmsg.DescribeGroupsResponseGroup, error) {
+func describeGroup(
+	ctx context.Context, client *kafkaclient.Client, name string,
+) (*kmsg.DescribeGroupsResponseGroup, error) {
 	found, err := describeOnce(ctx, client, name)
-	for ctx.Err() == nil && (errors.Is(err, kerr.CoordinatorNotAvailable) || errors.Is(err, kerr.CoordinatorLoadInProgress)) {
+	for ctx.Err() == nil &&
+		(errors.Is(err, kerr.CoordinatorNotAvailable) || errors.Is(err, kerr.CoordinatorLoadInProgress)) {
 		bridge.Sleep(ctx, coordinatorRetry)
 		found, err = describeOnce(ctx, client, name)
 	}
 	return found, err
 }
 
-func describeOnce(ctx context.Context, client *kafkaclient.Client, name string) (*kmsg.DescribeGroupsResponseGroup, error) {
+func describeOnce(
+	ctx context.Context, client *kafkaclient.Client, name string,
+) (*kmsg.DescribeGroupsResponseGroup, error) {
 	req := kmsg.NewPtrDescribeGroupsRequest()
 	req.Groups = []string{name}
 	resp, err := req.RequestWith(ctx, client)
@@ -265,7 +271,8 @@ func (g *Group) fault(err error, client *kafkaclient.Client) *bridge.Fault {
 		block(bridge.ReasonOwner, foreignHint)
 	case errors.Is(err, kerr.InvalidSessionTimeout):
 		block(bridge.ReasonConfig, fmt.Sprintf(
-			"BRIDGE_SESSION_TIMEOUT=%s is outside the brokers' limits: group.min.session.timeout.ms (6s by default) to group.max.session.timeout.ms (30m)", g.SessionTimeout))
+			"BRIDGE_SESSION_TIMEOUT=%s is outside the brokers' limits: "+
+				"group.min.session.timeout.ms (6s by default) to group.max.session.timeout.ms (30m)", g.SessionTimeout))
 	case errors.Is(err, kerr.InvalidGroupID):
 		block(bridge.ReasonConfig, "check BRIDGE_GROUP")
 	case errors.Is(err, kerr.GroupMaxSizeReached):
@@ -344,7 +351,9 @@ func (g *Group) rival(ctx context.Context, client *kafkaclient.Client) (string, 
 		case errors.Is(unknown, kerr.GroupIDNotFound), errors.Is(unknown, kerr.GroupAuthorizationFailed):
 		case unknown != nil:
 			err = unknown
-		case slices.ContainsFunc(found.Members, func(m kmsg.DescribeGroupsResponseGroupMember) bool { return g.subscribes(m.ProtocolMetadata) }):
+		case slices.ContainsFunc(found.Members, func(m kmsg.DescribeGroupsResponseGroupMember) bool {
+			return g.subscribes(m.ProtocolMetadata)
+		}):
 			return "group " + name, nil
 		}
 	}

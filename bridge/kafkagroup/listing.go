@@ -30,7 +30,8 @@ type listed struct {
 
 // claim returns the number of the claim of a unit, and whether the member lists the unit.
 func (l *listed) claim(u units.Unit) (i int, lists bool) {
-	return slices.BinarySearchFunc(l.offer.Claims, u, func(c units.Claim, u units.Unit) int { return cmp.Compare(c.Unit, u) })
+	byUnit := func(c units.Claim, u units.Unit) int { return cmp.Compare(c.Unit, u) }
+	return slices.BinarySearchFunc(l.offer.Claims, u, byUnit)
 }
 
 // lists reports whether the member can run a unit. It returns true if the member's data

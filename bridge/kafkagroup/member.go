@@ -309,7 +309,8 @@ func (m *member) quit() {
 	ctx, cancel := context.WithTimeout(m.owner.patience, releaseTimeout)
 	defer cancel()
 	if err := m.leave(ctx); err != nil && m.owner.group.Log != nil {
-		m.owner.group.Log.Warn("leaving the consumer group failed; the stream moves when the session times out", "error", err.Error())
+		m.owner.group.Log.Warn("leaving the consumer group failed; the stream moves when the session times out",
+			"error", err.Error())
 	}
 }
 
@@ -351,7 +352,10 @@ type ownership struct {
 }
 
 func newOwnership(m *member, id string) *ownership {
-	return &ownership{member: m, id: id, lost: make(chan struct{}), released: make(chan struct{}), ended: make(chan struct{})}
+	return &ownership{
+		member: m, id: id,
+		lost: make(chan struct{}), released: make(chan struct{}), ended: make(chan struct{}),
+	}
 }
 
 func (o *ownership) end() { o.ending.Do(func() { close(o.ended) }) }

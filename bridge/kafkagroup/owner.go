@@ -54,7 +54,8 @@ type Owner struct {
 
 var (
 	errGroupClosed        = errors.New("the group was closed")
-	errInstanceIDConflict = errors.New("another member joined with the same BRIDGE_INSTANCE_ID, or a delayed request of this process")
+	errInstanceIDConflict = errors.New("another member joined with the same BRIDGE_INSTANCE_ID, " +
+		"or a delayed request of this process")
 )
 
 // Owner returns the Owner of the stream, without connecting. A process needs only one,

@@ -155,7 +155,8 @@ func (t *topics) refresh(ctx context.Context) error {
 	bounds, _ := t.client.Bounds(ctx, namesOf(t.Published())...) // none after an error
 	for _, r := range t.reaches {
 		r.grow(bounds[r.topic.Name])
-		if lost := startOf(bounds[r.topic.Name]) - r.start; lost > 0 && r.topic != t.DeadLetters && r.topic.Settings.KeepsAll() {
+		lost := startOf(bounds[r.topic.Name]) - r.start
+		if lost > 0 && r.topic != t.DeadLetters && r.topic.Settings.KeepsAll() {
 			// The next session compares the topic with the checkpoint, and blocks.
 			return goneTopic(fmt.Errorf("topic %s starts %d offsets later than before, although its retention is unlimited",
 				r.topic.Name, lost))

@@ -36,7 +36,8 @@ type Log struct {
 // New returns an empty topic.
 func New(topic string, partitions int) *Log {
 	return &Log{
-		name: topic, parts: make([][]*kgo.Record, partitions), first: make([]int64, partitions), open: make(map[int32]int64), cut: -1,
+		name: topic, parts: make([][]*kgo.Record, partitions), first: make([]int64, partitions),
+		open: make(map[int32]int64), cut: -1,
 		changed: make(chan struct{}), id: "first", keeps: kafkaclient.Settings{Known: true, Retention: kafkaclient.ForEver},
 	}
 }
@@ -146,7 +147,9 @@ func (l *Log) After(_ context.Context, millis int64) (map[int32]int64, error) {
 	defer l.mu.Unlock()
 	offsets := make(map[int32]int64)
 	for id, records := range l.parts {
-		at := slices.IndexFunc(records, func(r *kgo.Record) bool { return r.Offset >= l.first[id] && r.Timestamp.UnixMilli() >= millis })
+		at := slices.IndexFunc(records, func(r *kgo.Record) bool {
+			return r.Offset >= l.first[id] && r.Timestamp.UnixMilli() >= millis
+		})
 		if at < 0 {
 			at = len(records)
 		}
@@ -187,7 +190,8 @@ func (l *Log) Read(ctx context.Context, spans map[int32]kafkaclient.Span, visit 
 }
 
 func (l *Log) incomplete(id int32, rest kafkaclient.Span, why error) error {
-	return &kafkaclient.IncompleteError{Topic: l.name, Partitions: []kafkaclient.Unread{{Partition: id, Span: rest}}, Err: why}
+	unread := []kafkaclient.Unread{{Partition: id, Span: rest}}
+	return &kafkaclient.IncompleteError{Topic: l.name, Partitions: unread, Err: why}
 }
 
 // at waits until the record at an offset is committed, and returns it.

@@ -107,7 +107,8 @@ func NewServer(t *testing.T, opts ...kfake.Opt) *Server {
 		t.Fatal(err)
 	}
 	n := must.Get(strconv.Atoi(port))(t)
-	s := &Server{t: t, Addr: []string{addr}, opts: append([]kfake.Opt{kfake.NumBrokers(1), kfake.DataDir(t.TempDir()), kfake.Ports(n)}, opts...)}
+	own := []kfake.Opt{kfake.NumBrokers(1), kfake.DataDir(t.TempDir()), kfake.Ports(n)}
+	s := &Server{t: t, Addr: []string{addr}, opts: append(own, opts...)}
 	s.Start()
 	t.Cleanup(func() { s.kfk.Close() })
 	return s

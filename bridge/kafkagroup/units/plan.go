@@ -57,7 +57,10 @@ type planner struct {
 
 func newPlanner(offers []Offer, beside []int, lanes bool) *planner {
 	n := len(offers)
-	p := &planner{offers: offers, units: make(map[Unit]*planned), load: make([]int, n), room: make([]int, n), beside: beside}
+	p := &planner{
+		offers: offers, units: make(map[Unit]*planned),
+		load: make([]int, n), room: make([]int, n), beside: beside,
+	}
 	for m := range offers {
 		first, others := offers[m].classes()
 		claims := first

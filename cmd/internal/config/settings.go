@@ -88,7 +88,9 @@ func Variables() []Variable { return slices.Clone(variables()) }
 // variables reads the structs once: each command has a flag for each setting.
 var variables = sync.OnceValue(func() []Variable {
 	var vars []Variable
-	for _, part := range append(streamParts(), cursorstore.DefaultConfig(), defaultProcess, ops.DefaultConfig(), contract.Registry{}) {
+	parts := append(streamParts(),
+		cursorstore.DefaultConfig(), defaultProcess, ops.DefaultConfig(), contract.Registry{})
+	for _, part := range parts {
 		vars = append(vars, variablesOf(reflect.ValueOf(part))...)
 	}
 	groups := []string{"EXPORT", "EVENT", "KAFKA", "REDIS", "CURSOR", "BRIDGE", "HTTP", "METRICS", "LOG", "SCHEMA"}

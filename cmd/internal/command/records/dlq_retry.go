@@ -190,8 +190,8 @@ func retryEach(ctx context.Context, a *cli.App, l *letters, places []deadletter.
 	r.Publisher, r.Live, r.Known, r.Events = repair, c.Source, c.Topics, events
 	change := c.RequestChange(l.stream.Engine.Origin.Request)
 	if r.Elsewhere = change.Elsewhere(); change.Rules {
-		return cli.Errorf(cli.ExitUsage, bridge.SameRequestHint, "the settings have other rules for private data than stream %s",
-			l.stream.Name)
+		return cli.Errorf(cli.ExitUsage, bridge.SameRequestHint,
+			"the settings have other rules for private data than stream %s", l.stream.Name)
 	}
 	return repairError(letterError(r.Run(ctx, places)))
 }

@@ -62,7 +62,8 @@ func (p *Terminal) Type(text string) {
 // Resize sets the width.
 func (p *Terminal) Resize(columns int) {
 	p.t.Helper()
-	if err := unix.IoctlSetWinsize(int(p.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: uint16(columns)}); err != nil {
+	size := &unix.Winsize{Row: 24, Col: uint16(columns)}
+	if err := unix.IoctlSetWinsize(int(p.master.Fd()), unix.TIOCSWINSZ, size); err != nil {
 		p.t.Fatal(err)
 	}
 }
