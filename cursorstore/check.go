@@ -80,7 +80,7 @@ func (c *Client) checkNode(ctx context.Context, node redis.Cmdable) ([]Finding, 
 	}
 	where := c.where
 	if member, ok := node.(*redis.Client); ok && node != redis.Cmdable(c.rdb) {
-		where = member.Options().Addr // of a cluster
+		where = member.Options().Addr // a node of a cluster
 	}
 	answers := fmt.Sprintf("%s answers in %.1f ms, version %s", where, float64(latency.Microseconds())/1000, version(info))
 	return []Finding{{Level: OK, Text: answers}, roleOf(info), evictionOf(info), c.persistence(ctx, node, info)}, nil

@@ -91,8 +91,8 @@ func (c *Config) Validate() error {
 	return p.Err()
 }
 
-// Unsafe lists the settings that disable a protection. REDIS_URL is one without TLS to
-// another machine.
+// Unsafe lists the settings that disable a protection. REDIS_URL is listed if it leads to
+// another machine without TLS.
 func (c *Config) Unsafe() []string {
 	t, err := c.URL.parse(redisPort)
 	elsewhere := func(addr string) bool { return !bridge.LoopbackAddr(addr) }
@@ -144,7 +144,7 @@ func (c *Config) options() (*redis.UniversalOptions, error) {
 		Username:   cmp.Or(c.Username, t.username),
 		Password:   cmp.Or(c.Password.Reveal(), t.password),
 		ClientName: clientName,
-		// Redis 7.2 and later alone know CLIENT SETINFO, also in a user's permissions.
+		// Only Redis 7.2 and later know CLIENT SETINFO, even as a permission of a user.
 		DisableIdentity: true,
 
 		DialTimeout:  c.Timeout,

@@ -17,7 +17,7 @@ import (
 	"exportbridge/bridge"
 )
 
-// errReply: a script returned an unknown reply.
+// errReply means that a script returned an unknown reply.
 var errReply = errors.New("unexpected script reply")
 
 // ErrWrites is a Transient fault of a server that rejects writes and answers

@@ -25,7 +25,7 @@ type Resumption struct {
 	// ID is the job's id, Kind the expected kind; an empty Kind is any.
 	ID   string
 	Kind Kind
-	// RateLimit and Parallel are new limits; nil keeps the job's.
+	// RateLimit and Parallel are new limits; nil keeps the limit of the job.
 	RateLimit *float64
 	Parallel  *int
 	// Waiting, if not nil, is called once with the process that Resume waits for.

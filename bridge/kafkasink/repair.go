@@ -80,8 +80,8 @@ func OpenRepair(ctx context.Context, cfg Config, job string) (*Repair, error) {
 	return r, nil
 }
 
-// Rehearse returns a Repair that changes nothing: Publish only checks that the
-// topic accepts the events. Its marks are those readable now.
+// Rehearse returns a Repair that changes nothing: Publish only checks that the topic
+// accepts the events. Its marks are those that can be read now.
 func Rehearse(ctx context.Context, cfg Config, job string) (*Repair, error) {
 	r, err := newRepair(cfg, job)
 	if err != nil {

@@ -28,7 +28,7 @@ type topics struct {
 func newTopics(client *kafkaclient.Client, found kafkaclient.Described) topics {
 	t := topics{Described: found, client: client, read: time.Now()}
 	for _, each := range found.Needed() {
-		each.Configs = nil // Settings have what a session needs of them
+		each.Configs = nil // Settings has the needed part of Configs
 	}
 	for _, each := range found.Published() {
 		t.reaches = append(t.reaches, &reach{topic: each, used: make([]atomic.Bool, len(each.Partitions))})
@@ -64,7 +64,7 @@ func (t *topics) checkpointLog(cfg *Config) *kafkaclient.PartitionLog {
 	return l
 }
 
-// states returns what is known of the topics of events and dead letters.
+// states returns the known states of the topics of events and dead letters.
 func (t *topics) states() []bridge.TopicState {
 	states := make([]bridge.TopicState, len(t.reaches))
 	for i, r := range t.reaches {

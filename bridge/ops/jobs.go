@@ -215,7 +215,7 @@ func (h *handler) startJob(ctx context.Context, _ string, who sender, body []byt
 		return nil, jobFailure(err)
 	}
 	if !q.Execute {
-		notes := append([]string{}, plan.Notes...) // not null
+		notes := append([]string{}, plan.Notes...) // an empty list instead of null
 		return jobPlan{jobIn(statePlanned, &plan.Job), plan.Job.PageSize, notes, plan.Hash()}, nil
 	}
 	if plan.Hash() != q.PlanHash {

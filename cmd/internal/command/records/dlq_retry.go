@@ -140,7 +140,7 @@ func retryLetters(ctx context.Context, a *cli.App, o *retryOptions, args []strin
 	return o.verdict(a, l, len(places), count)
 }
 
-// verdict is the error of letters that cannot be published.
+// verdict returns the error of letters that cannot be published.
 func (o *retryOptions) verdict(a *cli.App, l *letters, all int, count map[deadletter.Outcome]int) error {
 	letters := cli.Counted(all, "letter")
 	if n := count[deadletter.Duplicate]; n > 0 {
