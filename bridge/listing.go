@@ -73,9 +73,9 @@ func (o *Origin) CheckTarget(t Target) error {
 	_, watermark := ParseWatermark(t.Cursor)
 	switch {
 	case windows && t.Cursor == "" && t.Start == 0:
-		return errors.New("windows of time begin at a time, EXPORT_FOLLOW=windows: reset to a time instead")
+		return errors.New("EXPORT_FOLLOW=windows requires a time to begin at: reset to a time instead")
 	case t.Cursor != "" && watermark != windows:
-		return fmt.Errorf("the cursor is of another way to follow the API than EXPORT_FOLLOW=%s: reset to a time instead",
+		return fmt.Errorf("the cursor does not fit EXPORT_FOLLOW=%s: reset to a time instead",
 			cmp.Or(o.Follow, "cursor"))
 	}
 	return nil

@@ -330,7 +330,7 @@ func (ResetToLatest) plan(ctx context.Context, p *planner) (*Move, error) {
 
 func (ResetToCurrent) plan(ctx context.Context, p *planner) (*Move, error) {
 	if p.from.Zero() {
-		return nil, fmt.Errorf("stream %s has %w, so there is no position to stay at", p.Stream(), ErrNoPosition)
+		return nil, fmt.Errorf("stream %s has %w, so there is no position to keep", p.Stream(), ErrNoPosition)
 	}
 	from := &p.from
 	if from.Origin.Follow != p.cfg.Origin.Follow {

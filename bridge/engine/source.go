@@ -82,7 +82,7 @@ func (s *session) identify(p *bridge.Page, at *position.Position) error {
 		}
 	case !shows && s.unasked != nil && (p.Items > 0 || !p.Tail()):
 		return &sessionError{fmt.Errorf("the page lists no item published before, "+
-			"and whether the request of the settings is the stream's is unknown: %w", s.unasked)}
+			"and it is unknown whether the settings request the stream's list: %w", s.unasked)}
 	case !shows && p.Tail():
 		return nil
 	}

@@ -100,7 +100,7 @@ func (m *Membership) CheckStreams(n int) error {
 	if n <= most {
 		return nil
 	}
-	return bridge.Problemf("BRIDGE_FLEET_MEMBERS", "is %d: each of so many processes can have %d streams, not %d; set it "+
+	return bridge.Problemf("BRIDGE_FLEET_MEMBERS", "is %d, which allows %d streams per process, not %d; set it "+
 		"to the largest number of processes in the group, or divide the streams among several BRIDGE_GROUPs",
 		m.FleetMembers, most, n)
 }

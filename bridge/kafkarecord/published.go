@@ -106,7 +106,8 @@ func (p *Published) Covers(ctx context.Context, since bridge.Since) error {
 var errIndexTooLarge = errors.New("too many to tell apart")
 
 // errOtherIDs ends the reading of records that cannot be compared with items.
-var errOtherIDs = errors.New("of other rules for private data, with ids that today's rules do not make")
+var errOtherIDs = errors.New(
+	"published under other rules for private data, with ids that the present rules do not make")
 
 func (p *Published) buildIndex(
 	ctx context.Context, client *kafkaclient.Client, since bridge.Since, source bridge.SourceIdentity,
@@ -248,11 +249,11 @@ func (p *Published) spansAfterEnds(
 		} else if int(id) < len(from) && p.cfg.Topics.HasEvents(l.Topic()) {
 			return nil, &bridge.Fault{
 				Class: bridge.Permanent, Reason: bridge.ReasonRetention, Code: "look-back",
-				Hint: "raise retention.ms of the topic; to go on: exportbridge cursor reset --to-datetime TIME --execute, " +
-					"which publishes again what is listed since TIME, a time before the position by at least " +
+				Hint: "raise retention.ms of the topic; to continue: exportbridge cursor reset --to-datetime TIME --execute, " +
+					"which publishes the events since TIME again; TIME is before the position by at least " +
 					"EXPORT_LOOK_BACK (EXPORT_LATE) and EXPORT_SETTLE",
-				Err: fmt.Errorf("partition %d of topic %s begins at offset %d, but what was published since offset %d "+
-					"must be known: the API may list it again", id, l.Topic(), all.From, from[id]),
+				Err: fmt.Errorf("partition %d of topic %s begins at offset %d, but the events published since offset %d "+
+					"must be known: the API may list them again", id, l.Topic(), all.From, from[id]),
 			}
 		}
 		if span.From < span.To {

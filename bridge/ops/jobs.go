@@ -173,7 +173,7 @@ func timeHint(field string) string { return fmt.Sprintf(`"%s": "2026-11-02T00:00
 func wantAbsolute(text string, now time.Time) error {
 	ms, err := bridge.ParseInstant(text, now)
 	if later, _ := bridge.ParseInstant(text, now.Add(time.Hour)); err == nil && later != ms {
-		return fmt.Errorf("%q is relative; write the time out", text)
+		return fmt.Errorf("%q is a relative time; use an absolute time", text)
 	}
 	return nil
 }
@@ -323,7 +323,7 @@ func jobFailure(err error) error {
 		return errorf(http.StatusServiceUnavailable, "retry when it has restarted", "%w", err)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return errorf(http.StatusGatewayTimeout, "check /api/v1/jobs: it may have been applied", "%w", err)
+		return errorf(http.StatusGatewayTimeout, "check /api/v1/jobs: the change may have been applied", "%w", err)
 	}
 	return err
 }

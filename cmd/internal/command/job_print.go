@@ -178,7 +178,7 @@ func shortfall(j *backfill.Job) error {
 	case j.Missed():
 		return cli.Errorf(cli.ExitEmptyEnd, "correct EXPORT_START_PARAM, EXPORT_END_PARAM or EXPORT_TIME_FORMAT, "+
 			"then start a new job, a backfill with --allow-overlap; published events stay",
-			"job %s is done, but published nothing of the range: all events have a time outside", j.ID)
+			"job %s is done, but published nothing of the range: the times of all events are outside", j.ID)
 	case n > 0:
 		return cli.Errorf(cli.ExitEmptyEnd, cli.EngineHints[bridge.HintEmptyEnd],
 			"job %s is done as far as read: empty pages ended %s, more events may follow", j.ID, cli.Counted(n, "window"))

@@ -69,7 +69,7 @@ Redis and the processes are not asked.`,
 		ctx := cmd.Context()
 		switch {
 		case group && watch:
-			return cli.WrongUsage("exportbridge status --group", "--group and --watch are not combined")
+			return cli.WrongUsage("exportbridge status --group", "--group and --watch are mutually exclusive")
 		case group:
 			return showGroup(ctx, a, stream, *asJSON)
 		}

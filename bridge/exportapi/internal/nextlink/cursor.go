@@ -16,7 +16,7 @@ const mark = "#"
 
 // ErrCredential is the error of a cursor that names a credential which requests do not send
 // in their URL. In a URL the credential would appear in the logs of servers and proxies.
-var ErrCredential = errors.New("the cursor names a credential, which goes into no URL")
+var ErrCredential = errors.New("the cursor names a credential, which must not be sent in a URL")
 
 // Secret is a value that must not be in a cursor.
 type Secret struct {
