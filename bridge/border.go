@@ -10,11 +10,11 @@ import (
 )
 
 // Border describes the page before the cursor of a checkpoint, and the first page. It
-// belongs to the cursor: a move of the stream replaces it. Its zero value is unknown, as
+// belongs to the cursor: a move of the stream replaces it. The zero value is unknown, as
 // for a cursor that an operator sets, and in checkpoints of older versions.
 type Border struct {
 	// Items are the last items of the page before, in its order. In JSON they are one
-	// base64 string of 16 bytes an item.
+	// base64 string of 16 bytes per item.
 	Items BorderItems `json:"items,omitempty"`
 	// Of is the number of items of that page, 0 if unknown.
 	Of int `json:"of,omitempty"`
@@ -44,8 +44,8 @@ func NewBorderItem(e *Event) BorderItem {
 	return borderItem(BorderPrefix(e.ID), e.Identity(), sha256.Sum256(e.Raw))
 }
 
-// In reports whether an item with an id is in a border. may excludes most prefixes that no
-// item of the border has: only the few other items are hashed.
+// In reports whether an item with an id is in a border. may excludes most prefixes that the
+// border does not have, so that few items are hashed.
 func (e *Event) In(b BorderItems, may func(prefix uint32) bool) bool {
 	if e.Sums != nil {
 		return e.Sums.in(b, may)
@@ -64,7 +64,7 @@ func (b BorderItems) MarshalText() ([]byte, error) {
 	return encodeBlocks(b, len(BorderItem{}), func(to []byte, i BorderItem) []byte { return append(to, i[:]...) })
 }
 
-// UnmarshalText decodes what MarshalText encoded.
+// UnmarshalText decodes the result of MarshalText.
 func (b *BorderItems) UnmarshalText(text []byte) (err error) {
 	*b, err = decodeBlocks("border", text, len(BorderItem{}), func(item []byte) BorderItem { return BorderItem(item) })
 	return err
@@ -75,7 +75,7 @@ type CursorDigest [8]byte
 
 // DigestCursor returns the digest of a cursor.
 func DigestCursor(cursor string) CursorDigest {
-	var short [128]byte // on the stack, unlike the bytes of a conversion
+	var short [128]byte // on the stack, unlike a converted string
 	sum := sha256.Sum256(append(short[:0], cursor...))
 	return CursorDigest(sum[:8])
 }
@@ -85,7 +85,7 @@ func (d CursorDigest) MarshalText() ([]byte, error) {
 	return base64.StdEncoding.AppendEncode(nil, d[:]), nil
 }
 
-// UnmarshalText decodes what MarshalText encoded.
+// UnmarshalText decodes the result of MarshalText.
 func (d *CursorDigest) UnmarshalText(text []byte) error {
 	raw, err := base64.StdEncoding.AppendDecode(nil, text)
 	if err != nil || len(raw) != len(d) {

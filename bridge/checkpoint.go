@@ -49,8 +49,8 @@ const (
 // Forever is Checkpoint.PausedUntil of a pause without an end.
 const Forever int64 = -1
 
-// Origin is the query of the export. A cursor belongs to its origin: resource,
-// event filter, ids and end must not change under it.
+// Origin is the query of the export. A cursor belongs to its origin: resource, event
+// filter, ids and end must not change while the stream follows the cursor.
 type Origin struct {
 	// Resource is the exported resource, Events the event types, all if empty.
 	Resource string   `json:"resource"`
@@ -61,9 +61,8 @@ type Origin struct {
 	// End bounds a stateless window in milliseconds since the epoch, exclusive; 0 means
 	// an endless stream.
 	End int64 `json:"end,omitempty"`
-	// ItemID is where the ids of items are: JSON pointers separated by commas, or
-	// "none". Empty, as older versions write it, is the resource's default. The tail
-	// depends on it.
+	// ItemID names the ids of items: JSON pointers separated by commas, or "none". Older
+	// versions write an empty ItemID for the resource's default. The tail depends on it.
 	ItemID string `json:"item_id,omitempty"`
 	// Follow is FollowWindows, or empty for a cursor.
 	Follow string `json:"follow,omitempty"`
@@ -79,7 +78,7 @@ func (o Origin) Same(p Origin) bool {
 		(o.End == 0 || o.Start == p.Start) // another start is another window
 }
 
-// Format is the version of the format of a stream's checkpoints.
+// Format returns the version of the format of a stream's checkpoints.
 func (o *Origin) Format() int {
 	if o.Follow == FollowWindows {
 		return ListingFormat
@@ -87,8 +86,8 @@ func (o *Origin) Format() int {
 	return CheckpointFormat
 }
 
-// Outside reports whether the time of an event is outside the bounds of a window. That
-// happens if the API selects by another time, or ignores a bound.
+// Outside reports whether the time of an event is outside the bounds of a window. This
+// happens if the API selects events by another time, or ignores a bound.
 func (o *Origin) Outside(e *Event) bool {
 	dated := e.Defect == DefectNone && e.Time != NoTime
 	return dated && o.End != 0 && (e.Time >= o.End || o.Start != 0 && e.Time < o.Start)
@@ -96,26 +95,26 @@ func (o *Origin) Outside(e *Event) bool {
 
 // Version is the place of a checkpoint in the order of commits: epoch first, then seq.
 type Version struct {
-	// Epoch counts the rewinds, resets, pauses and resumes of the stream, Seq the
-	// commits since.
+	// Epoch counts the rewinds, resets, pauses and resumes of the stream. Seq counts the
+	// commits since the last of these.
 	Epoch int64 `json:"epoch"`
 	Seq   int64 `json:"seq"`
 }
 
-// Compare returns -1, 0 or 1 as v is before, at or after other.
+// Compare returns -1, 0 or 1 if v is before, at or after other.
 func (v Version) Compare(other Version) int {
 	return cmp.Or(cmp.Compare(v.Epoch, other.Epoch), cmp.Compare(v.Seq, other.Seq))
 }
 
-// Next is the version of the next commit in the same epoch.
+// Next returns the version of the next commit in the same epoch.
 func (v Version) Next() Version { return Version{Epoch: v.Epoch, Seq: v.Seq + 1} }
 
 func (v Version) String() string { return fmt.Sprintf("%d.%d", v.Epoch, v.Seq) }
 
 // Change records the command that caused a checkpoint.
 type Change struct {
-	// ID, Kind, Who and Reason are the command's, but a reset to an earlier entry of
-	// the history is a KindRewind.
+	// ID, Kind, Who and Reason are those of the command. The Kind of a reset to an earlier
+	// entry of the history is KindRewind.
 	ID     string `json:"id"`
 	Kind   Kind   `json:"kind"`
 	Who    string `json:"who,omitempty"`
@@ -127,10 +126,10 @@ type Change struct {
 	To *Version `json:"to,omitempty"`
 	// At is when the command was applied, in milliseconds since the epoch.
 	At int64 `json:"at"`
-	// AcceptSource is the Command's.
+	// AcceptSource is that of the command.
 	AcceptSource string `json:"accept_source,omitempty"`
-	// After is set if the program itself caused the change: it is the id of the last
-	// operator's command, whose answer the operator may still await.
+	// After is set if the program itself caused the change. It is the id of the operator's
+	// last command, whose answer the operator may still await.
 	After string `json:"after,omitempty"`
 }
 
@@ -141,7 +140,7 @@ func (c *Change) Moves() bool { return c.Kind == KindReset || c.Kind == KindRewi
 // RewindEnd is where a rewind ends: at the page whose cursor has this hash, or at the
 // end of the results.
 type RewindEnd struct {
-	// CursorHash is a result of the function CursorHash.
+	// CursorHash is the result of the function CursorHash.
 	CursorHash string `json:"cursor_hash,omitempty"`
 	// EventTime is 0. Older versions mark events up to this time.
 	EventTime int64 `json:"event_time"`
@@ -163,30 +162,29 @@ type Checkpoint struct {
 	// Cursor requests the next page, as the API returned it; empty requests the first
 	// page.
 	Cursor string `json:"cursor"`
-	// Tail holds the identities of the items already published from the page at
-	// Cursor, while that page is the end of the results. In JSON it is one base64
-	// string of 12 bytes an item.
+	// Tail has the identities of the items that are already published from the page at
+	// Cursor, while that page is the end of the results. In JSON it is one base64 string of
+	// 12 bytes per item.
 	Tail Tail `json:"tail,omitempty"`
-	// Carried counts the items read since a page that did not list all of Tail; 0 while
-	// Tail belongs to the page at Cursor.
+	// Carried counts the items read after a page that did not list all of Tail. It is 0
+	// while Tail belongs to the page at Cursor.
 	Carried int `json:"carried,omitempty"`
-	// Border describes the page before, and the first page.
+	// Border describes the page before Cursor, and the first page.
 	Border Border `json:"border,omitzero"`
-	// Origin is the query that Cursor belongs to, Source the identity of the
-	// export.
+	// Origin is the query that Cursor belongs to. Source is the identity of the export.
 	Origin Origin         `json:"origin"`
 	Source SourceIdentity `json:"source"`
 	// Topic is the events' topic; empty if unknown.
 	Topic string `json:"topic,omitempty"`
 	// Topics are the sink's topics before this commit. Older versions write none.
 	Topics []TopicState `json:"topics,omitempty"`
-	// Routes is Routes.Text of the events after Cursor.
+	// Routes is the Routes.Text that applies to the events after Cursor.
 	Routes string `json:"routes,omitempty"`
 	// RoutesChanged is the time, in milliseconds since the epoch, up to which events may have
 	// been published by other routes than Routes; 0 if the routes never changed.
 	RoutesChanged int64 `json:"routes_changed,omitempty"`
-	// Events and Pages count the events and pages before Cursor, with the dead letters and
-	// the events that routes dropped.
+	// Events and Pages count the events and pages before Cursor, including dead letters and
+	// events that routes dropped.
 	Events int64 `json:"events"`
 	Pages  int64 `json:"pages"`
 	// Outside counts the events of a window that are Origin.Outside. Older versions do
@@ -199,13 +197,13 @@ type Checkpoint struct {
 	// LastEventTime is the greatest published event time, in milliseconds since
 	// the epoch.
 	LastEventTime int64 `json:"last_event_time,omitempty"`
-	// PositionTime is the time up to which the export is known to be published:
-	// Page.AsOf if Drained, else LastEventTime. PositionByAPI is true if Drained and
-	// PositionTime is by the API's clock; older versions used their own clock.
+	// PositionTime is the time up to which the export is known to be published: Page.AsOf
+	// if Drained, else LastEventTime. PositionByAPI is true if Drained and PositionTime is
+	// a time of the API's clock. Older versions used their own clock.
 	PositionTime  int64 `json:"position_time,omitempty"`
 	PositionByAPI bool  `json:"position_by_api,omitempty"`
-	// AdvanceTime is the server's time when the cursor last moved, in milliseconds
-	// since the epoch. Unlike event times it is by a single clock.
+	// AdvanceTime is the server's time when the cursor last moved, in milliseconds since
+	// the epoch. Unlike event times, it always comes from one clock.
 	AdvanceTime int64 `json:"advance_time,omitempty"`
 	// Drained is true when the API had nothing more at this point.
 	Drained bool `json:"drained,omitempty"`
@@ -225,12 +223,12 @@ type Checkpoint struct {
 	// events again.
 	Change    *Change    `json:"change,omitempty"`
 	RewindEnd *RewindEnd `json:"news_after,omitempty"`
-	// KnownFrom is written by older versions, and ignored.
+	// KnownFrom is ignored. Older versions write it.
 	KnownFrom int64 `json:"known_from,omitempty"`
-	// Overlap is set while an overlap is read again, and afterwards.
+	// Overlap is set from the beginning of an overlap on, and stays set after its end.
 	Overlap *Overlap `json:"overlap,omitempty"`
-	// OverlapTopics are the topics as the overlap began: later events are after their
-	// ends. Nil if unknown, or if the overlap is done.
+	// OverlapTopics are the topics at the beginning of the overlap: later events are after
+	// their ends. Nil if unknown, or if the overlap is done.
 	OverlapTopics []TopicState `json:"overlap_topics,omitempty"`
 	// Listing is set if Origin.Follow is FollowWindows, from the first commit of a new
 	// listing on.
@@ -242,7 +240,7 @@ type Checkpoint struct {
 	WrittenAt int64 `json:"written_at"`
 }
 
-// Zero reports whether c is no checkpoint at all.
+// Zero reports whether c is the zero value, which stands for no checkpoint.
 func (c *Checkpoint) Zero() bool { return c.Format == 0 }
 
 // SamePosition reports whether c and other resume at the same event.
@@ -258,9 +256,10 @@ func (c *Checkpoint) Continues(other *Checkpoint) bool {
 	return c.Pages == other.Pages && (c.Events == other.Events || c.Overlap != nil) && c.SamePosition(other)
 }
 
-// PositionKnown reports whether PositionTime is known. It is at the start, where nothing
-// is published. PositionTime is 0 until the next page after a reset to a cursor, an import
-// of another export or an accepted change of settings, and for events without a time.
+// PositionKnown reports whether PositionTime is known. It is known at the start, where
+// nothing is published. After a reset to a cursor, an import of another export or an
+// accepted change of settings, PositionTime is 0 until the next page. It is also 0 for
+// events without a time.
 func (c *Checkpoint) PositionKnown() bool {
 	return c.PositionTime != 0 || c.Cursor == "" && c.Events == 0
 }
@@ -293,7 +292,7 @@ func Diverged(c, other Checkpoint) bool {
 	return !c.Zero() && !other.Zero() && c.Epoch == other.Epoch && c.ChangeID() != other.ChangeID()
 }
 
-// DivergedFault is the fault of a stream at ours whose store has diverged.
+// DivergedFault returns the fault of a stream at ours whose store has diverged.
 func DivergedFault(ours, theirs Checkpoint) *Fault {
 	return &Fault{
 		Class: Permanent, Code: "checkpoint", Reason: ReasonCheckpoint, HintCode: HintTwoHistories,
@@ -384,7 +383,7 @@ func (c *Checkpoint) Validate() error {
 	return nil
 }
 
-// clamp bounds the times of the export: clients' clocks are unreliable.
+// clamp bounds the times of the export, because clients' clocks are unreliable.
 func (c *Checkpoint) clamp() {
 	bound := func(ms int64) int64 { return min(max(ms, -MaxNumber), MaxNumber) }
 	c.LastEventTime, c.Border.TailFrom = bound(c.LastEventTime), bound(c.Border.TailFrom)
@@ -396,8 +395,8 @@ func (c *Checkpoint) clamp() {
 	}
 }
 
-// DecodeCheckpoint reads a checkpoint's JSON form. It returns ErrForeign for anything
-// but a checkpoint of this or an older format, and for numbers beyond MaxNumber.
+// DecodeCheckpoint decodes a checkpoint's JSON form. It returns ErrForeign for anything
+// other than a checkpoint of this or an older format, and for numbers beyond MaxNumber.
 func DecodeCheckpoint(b []byte) (Checkpoint, error) {
 	c, err := decodeCheckpoint(b)
 	if err != nil {
@@ -438,13 +437,13 @@ func CursorHash(cursor string) string {
 // Overlap is a part of the export that is read again after the API rejected the cursor,
 // or after Kafka lost checkpoints. Events already in the topic are dropped.
 type Overlap struct {
-	// From is the event time from which duplicates are detected, Until the time of the
-	// newest event when the overlap began, both in milliseconds since the epoch.
+	// From is the event time from which duplicates are detected. Until is the time of the
+	// newest event when the overlap began. Both are in milliseconds since the epoch.
 	From  int64 `json:"from"`
 	Until int64 `json:"until"`
 	// Dropped counts the events that were already in the topic.
 	Dropped int64 `json:"dropped,omitempty"`
-	// Done is true once the end of the results is reached.
+	// Done is true after the end of the results was reached.
 	Done bool `json:"done,omitempty"`
 }
 

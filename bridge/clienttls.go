@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// ClientTLS is what a client's TLS connections trust and present. All are PEM texts, any may
-// be empty. A text that was read from a file is read again for each connection, so that
+// ClientTLS has what a client's TLS connections trust and present. All are PEM texts, and
+// any may be empty. A text from a file is read again for each connection, so that
 // certificates can be rotated.
 type ClientTLS struct {
 	// Prefix begins the names of the settings in errors: KAFKA_TLS for KAFKA_TLS_CA,
@@ -20,8 +20,8 @@ type ClientTLS struct {
 	CAFile, CertFile, KeyFile string
 }
 
-// TLSFileError is a certificate or key that can no longer be read, or no longer fits. It may
-// pass: files are not replaced all at once.
+// TLSFileError means that a certificate or key can no longer be read, or no longer fits.
+// The error may be temporary, because the files are not replaced all at once.
 type TLSFileError struct {
 	Variable string
 	Err      error
@@ -34,7 +34,7 @@ func (e *TLSFileError) Unwrap() error { return e.Err }
 
 var errNoCertificate = errors.New("contains no PEM certificate (-----BEGIN CERTIFICATE-----)")
 
-// Validate checks the texts. The error is of Problems.
+// Validate checks the texts. The error has the type Problems.
 func (c ClientTLS) Validate() error {
 	var p Problems
 	ca := c.Prefix + "_CA"
@@ -64,7 +64,7 @@ func CheckKeyPair(prefix, cert string, key Secret) error {
 	return nil
 }
 
-// Config returns the settings of a new connection, from the files as they are now.
+// Config returns the settings of a new connection, with the present content of the files.
 func (c ClientTLS) Config() (*tls.Config, error) {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12}
 	ca, err := c.text("_CA", c.CA, c.CAFile)
@@ -72,7 +72,7 @@ func (c ClientTLS) Config() (*tls.Config, error) {
 		return nil, err
 	}
 	conf.RootCAs, err = roots(ca)
-	if err == nil && conf.RootCAs == nil && c.CAFile != "" { // a file that is empty while it is replaced
+	if err == nil && conf.RootCAs == nil && c.CAFile != "" { // an empty file is being replaced
 		err = errNoCertificate
 	}
 	if err != nil {
@@ -88,8 +88,8 @@ func (c ClientTLS) Config() (*tls.Config, error) {
 	return conf, nil
 }
 
-// Certificate returns the certificate of a new connection, from the files as they are now. It
-// can be a tls.Config's GetClientCertificate.
+// Certificate returns the certificate of a new connection, with the present content of the
+// files. It can be the GetClientCertificate of a tls.Config.
 func (c ClientTLS) Certificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	cert, err := c.text("_CERT", c.Cert, c.CertFile)
 	if err != nil {
@@ -114,7 +114,7 @@ func (c ClientTLS) text(name, text, file string) (string, error) {
 	return text, nil
 }
 
-// roots returns trusted certificates, nil for the system's.
+// roots returns the trusted certificates, nil for those of the system.
 func roots(pem string) (*x509.CertPool, error) {
 	if pem == "" {
 		return nil, nil

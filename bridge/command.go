@@ -35,7 +35,7 @@ type CommandOutcome struct {
 // expiredPrefix starts the detail of an ExpiredAnswer.
 const expiredPrefix = "expired: "
 
-// ExpiredAnswer is the answer to a command that was not applied before its deadline.
+// ExpiredAnswer returns the answer to a command that was not applied before its deadline.
 func ExpiredAnswer(why string) Answer { return Answer{Detail: expiredPrefix + why} }
 
 // Expired reports whether a is an ExpiredAnswer.
@@ -45,7 +45,7 @@ func (a *Answer) Expired() bool { return !a.Applied && strings.HasPrefix(a.Detai
 type PendingError struct {
 	// Command is the pending command.
 	Command Command
-	// Since is when it was made, by the store's clock.
+	// Since is when the pending command was made, by the store's clock.
 	Since time.Time
 	// Owner is the claimer, or empty.
 	Owner string
@@ -72,10 +72,10 @@ const (
 // NotPaused is the Detail of the Answer to a resume of a stream that is not paused.
 const NotPaused = "the stream is not paused"
 
-// Validate reports why a command must not be applied, at any position of the stream: it
-// has no id, its cursor is longer than MaxCursor, or a text is too long or not one line
-// without control characters. Checkpoints store the texts and terminals show them. The
-// error is short.
+// Validate returns why a command must not be applied at any position of the stream: it has
+// no id, its cursor is longer than MaxCursor, or a text is too long, has several lines or
+// has control characters. Checkpoints store the texts and terminals show them. The error is
+// short.
 func (c *Command) Validate() error {
 	switch {
 	case c.ID == "":
@@ -92,7 +92,7 @@ func (c *Command) Validate() error {
 	)
 }
 
-// CheckReason reports why a text is not valid as the Reason of a Command: see
+// CheckReason returns why a text is not valid as the Reason of a Command: see
 // Command.Validate. The limit is 1000 bytes. An empty text is valid.
 func CheckReason(reason string) error { return checkText("reason", reason, maxReason) }
 
@@ -162,9 +162,9 @@ func (c *Checkpoint) SameList(origin *Origin) bool {
 	return origin.Same(c.Origin) && len(c.Origin.Request.Changed(origin.Request, c.Cursor).Other) == 0
 }
 
-// GoBack returns the checkpoint of a reset to a target in the same list that begins an
-// overlap: events that the topic already holds, since a time or behind the ends of topics,
-// are dropped and not counted again. The caller sets the Change.
+// GoBack returns the checkpoint of a reset to a target in the same list. The checkpoint
+// begins an overlap: events that the topic already has, from a time on or after the ends of
+// topics, are dropped and not counted again. The caller sets the Change.
 func GoBack(from Checkpoint, to Target, since int64, topics []TopicState) Checkpoint {
 	c := Reset(from, from.Origin, Command{Kind: KindReset, Target: to})
 	c.keepPublished(&from)
@@ -172,16 +172,17 @@ func GoBack(from Checkpoint, to Target, since int64, topics []TopicState) Checkp
 	return c
 }
 
-// keepPublished copies what from says of published events: they are not published again.
+// keepPublished copies from from which events are published, so that they are not published
+// again.
 func (c *Checkpoint) keepPublished(from *Checkpoint) {
 	c.Source, c.Topic, c.Topics = from.Source, from.Topic, from.Topics
 	c.Events, c.Unreadable = from.Events, from.Unreadable
 	c.LastEventTime, c.AdvanceTime = from.LastEventTime, from.AdvanceTime
 }
 
-// FollowedUntil is the time, in milliseconds since the epoch, from which a stream at c can
-// be followed in the other way, by windows or by its cursor. If the stream has caught up,
-// older events are published.
+// FollowedUntil returns the time, in milliseconds since the epoch, from which a stream at c
+// can be followed in the other way, by windows or by its cursor. If the stream has caught
+// up, all older events are published.
 func (c *Checkpoint) FollowedUntil() int64 {
 	since := min(c.LastEventTime, c.AdvanceTime)
 	switch {
@@ -221,7 +222,7 @@ func (c *Checkpoint) BeginOverlap(from *Checkpoint, since int64, topics []TopicS
 }
 
 // requestAfter returns the fingerprint after a reset. It is that of the settings only if
-// the command names it: the settings may be those of another machine.
+// the command names it, because the settings may be those of another process.
 func requestAfter(from Checkpoint, settings Fingerprint, cmd Command) Fingerprint {
 	switch {
 	case cmd.AcceptSource != "" && cmd.AcceptSource == settings.Digest():
@@ -239,8 +240,8 @@ func keepsPosition(t *Target, from Checkpoint) bool {
 }
 
 // Pause returns the checkpoint of a pause of the stream at from, or of a resume: a new
-// epoch at the same position. All checkpoints of an epoch have the same Change. Another
-// Change shows a process that another process moved the stream.
+// epoch at the same position. All checkpoints of an epoch have the same Change. So a
+// process that finds another Change knows that another process moved the stream.
 func Pause(from Checkpoint, cmd Command) Checkpoint {
 	c := from
 	c.Version, c.Kind = Version{Epoch: from.Epoch + 1}, cmd.Kind

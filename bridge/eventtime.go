@@ -4,12 +4,12 @@ import "time"
 
 const dayMillis = 24 * 60 * 60 * 1000
 
-// EventTimes writes event times in the form of ce_time: RFC 3339 in milliseconds, UTC. It
-// caches the text of the last day, which most events share. The zero value is ready. It
-// is not for concurrent use.
+// EventTimes formats event times like ce_time: RFC 3339 in milliseconds, UTC. It caches the
+// text of the last day, which most events share. The zero value is ready for use. It must
+// not be used concurrently.
 type EventTimes struct {
 	day  int64
-	text string // with the T that goes before the time; empty where the day has no RFC 3339 form
+	text string // with the T before the time; empty if the day has no RFC 3339 form
 }
 
 // Append appends the exact time of an event. ok is false if the event has no time, or a

@@ -6,23 +6,24 @@ import (
 	"time"
 )
 
-// Errors that ports return, wrapped, and the engine handles.
+// Errors that ports return, wrapped, and that the engine handles.
 var (
-	// ErrNoCheckpoint: the store holds no checkpoint of the stream.
+	// ErrNoCheckpoint means that the store has no checkpoint of the stream.
 	ErrNoCheckpoint = errors.New("no checkpoint")
-	// ErrConflict: the change was made from another checkpoint than the stored one.
-	// Another writer moved the stream.
+	// ErrConflict means that the change was made from another checkpoint than the stored
+	// one: another writer moved the stream.
 	ErrConflict = errors.New("checkpoint moved by another writer")
-	// ErrForeign: the stored value is not a checkpoint, or is of a newer version. It
-	// is never overwritten.
+	// ErrForeign means that the stored value is no checkpoint, or that of a newer version.
+	// It is never overwritten.
 	ErrForeign = errors.New("not a checkpoint of this version")
-	// ErrFenced: a newer session of the stream has begun, here or in another process.
+	// ErrFenced means that a newer session of the stream has begun, in this process or
+	// another one.
 	ErrFenced = errors.New("fenced by a newer session of the stream")
-	// ErrRejected: the page has an event that must not be published.
+	// ErrRejected means that the page has an event that must not be published.
 	ErrRejected = errors.New("page rejected")
-	// ErrInvalidCommand: the inbox had an invalid command.
+	// ErrInvalidCommand means that the inbox had an invalid command.
 	ErrInvalidCommand = errors.New("invalid request")
-	// ErrNotOwner: another process owns the stream.
+	// ErrNotOwner means that another process owns the stream.
 	ErrNotOwner = errors.New("stream owned by another process")
 )
 
@@ -74,7 +75,7 @@ const (
 // Fault is an error of a port with its classification. Any other error counts as
 // Transient.
 type Fault struct {
-	// Class is how the engine handles it.
+	// Class is how the engine handles the fault.
 	Class Class
 	// Code is a short stable label for metrics: an HTTP status, "timeout", "network",
 	// "decode", or a Kafka error name.
@@ -86,8 +87,8 @@ type Fault struct {
 	RetryAfter time.Duration
 	// Unsent is set if no request was sent, since it would have been too early.
 	Unsent bool
-	// Hint tells the operator what to check or which command helps. If it is empty,
-	// HintCode stands for such a text.
+	// Hint tells the operator what to check, or which command helps. If it is empty,
+	// HintCode stands for the text.
 	Hint     string
 	HintCode Hint
 	Err      error
@@ -102,7 +103,7 @@ func (f *Fault) Error() string {
 
 func (f *Fault) Unwrap() error { return f.Err }
 
-// FaultOf returns the fault in err, or err as a Transient one.
+// FaultOf returns the fault in err, or a Transient fault with err.
 func FaultOf(err error) *Fault {
 	if f, ok := errors.AsType[*Fault](err); ok {
 		return f
@@ -113,8 +114,8 @@ func FaultOf(err error) *Fault {
 // CodeStoreNeeded is the code of StoreNeeded.
 const CodeStoreNeeded = "store-needed"
 
-// StoreNeeded returns the fault of a stream without a checkpoint in the sink whose store
-// is unreachable with err.
+// StoreNeeded returns the fault of a stream that has no checkpoint in the sink and whose
+// store is unreachable with err.
 func StoreNeeded(err error) *Fault {
 	f := *FaultOf(err)
 	f.Code = CodeStoreNeeded
@@ -126,7 +127,7 @@ func StoreNeeded(err error) *Fault {
 // BlockedError ends a bounded run (engine.Limits, or a window) that becomes blocked.
 type BlockedError struct {
 	Stream string
-	// Reason is the code of Err, Hint what to do about it.
+	// Reason is the code of Err. Hint tells the operator what to do.
 	Reason Reason
 	Hint   string
 	Err    error

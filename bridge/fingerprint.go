@@ -24,7 +24,7 @@ type RequestPart struct {
 	// Name is one of the Part constants, or a name below PartParam or PartHeader.
 	Name  string
 	Value string
-	// Credential is set if only the name counts, and not the value.
+	// Credential is set if only the name of the part matters, not its value.
 	Credential bool
 	// Preset is set if the value is the default of this release or of a profile.
 	Preset bool
@@ -41,17 +41,17 @@ const (
 	PartPageSize = "size"
 	PartParam    = "param."
 	PartHeader   = "header."
-	// PartIdentity begins the name of the key of identities, whose value is empty. It is no
-	// part of the request, but the identities of a checkpoint depend on it.
+	// PartIdentity begins the name of the key of identities, whose value is empty. The key
+	// is no part of the request, but the identities of a checkpoint depend on it.
 	PartIdentity = "identity."
-	// PartRules is the name of the rules for private data. It selects no list either: jobs
-	// and repairs are to have the rules of the stream.
+	// PartRules is the name of the rules for private data. These rules select no list
+	// either, but jobs and repairs must have the rules of the stream.
 	PartRules = "rules"
 )
 
 const (
-	byNameOnly = "-" // in place of the digest of a credential
-	presetMark = "~" // before the digest of a preset
+	byNameOnly = "-" // replaces the digest of a credential
+	presetMark = "~" // precedes the digest of a preset
 )
 
 // NewFingerprint returns the fingerprint of the parts, in any order.
@@ -72,15 +72,16 @@ func NewFingerprint(parts []RequestPart) Fingerprint {
 	return Fingerprint(fingerprintVersion + " " + strings.Join(texts, " "))
 }
 
-// Known reports whether f is known.
+// Known reports whether the fingerprint is known.
 func (f Fingerprint) Known() bool { return strings.HasPrefix(string(f), fingerprintVersion+" ") }
 
-// Digest returns eight digits by which an operator accepts f; empty if f is unknown.
+// Digest returns the eight digits with which an operator accepts f; empty if f is unknown.
 func (f Fingerprint) Digest() string {
 	if !f.Known() {
 		return ""
 	}
-	texts := slices.DeleteFunc(strings.Fields(string(f)), func(t string) bool { return strings.HasPrefix(t, PartRules+"=") })
+	ofRules := func(t string) bool { return strings.HasPrefix(t, PartRules+"=") }
+	texts := slices.DeleteFunc(strings.Fields(string(f)), ofRules)
 	sum := sha256.Sum256([]byte(strings.ReplaceAll(strings.Join(texts, " "), presetMark, "")))
 	return hex.EncodeToString(sum[:4])
 }
@@ -111,21 +112,21 @@ func (f Fingerprint) digests() map[string]digest {
 type RequestChange struct {
 	// Other names the parts that select another list.
 	Other []string
-	// Unproven names the parts that may select the same list: a host has several
-	// names, a credential is replaced, a release corrects a preset. A page with items
-	// published before proves that the list is the same.
+	// Unproven names the parts that may select the same list: a host can have several
+	// names, a credential can be replaced, a release can correct a preset. A page with
+	// items published before proves that the list is the same.
 	Unproven []string
 	// Rules is set if the rules for private data differ. The list is the same.
 	Rules bool
 }
 
-// SameRequestHint is what to do about Elsewhere.
+// SameRequestHint is the hint for a request that Elsewhere rejects.
 const SameRequestHint = "set EXPORT_URL, EXPORT_PATH, EXPORT_PARAMS, EXPORT_HEADERS, EVENT_DROP, EVENT_HASH, " +
 	"EVENT_MASK, EVENT_HASH_KEY and the credentials as for the bridge"
 
-// Elsewhere returns what keeps a job or a repair from publishing beside the stream: the parts
-// that select another list unless a page proves the opposite, which are Other and a new host,
-// but no new credential and no corrected preset; and other Rules.
+// Elsewhere returns the parts that keep a job or a repair from publishing beside the
+// stream. These are Other, a new host, and other Rules. A new credential or a corrected
+// preset is not among them.
 func (c RequestChange) Elsewhere() (parts []string) {
 	if slices.Contains(c.Unproven, PartHost) {
 		parts = append(parts, PartHost)
@@ -136,9 +137,9 @@ func (c RequestChange) Elsewhere() (parts []string) {
 	return parts
 }
 
-// Changed returns how the request g differs from f, whose response had the cursor. The
-// page size counts only if the cursor is a number: it may count pages. An unknown
-// request does not differ.
+// Changed returns how the request g differs from f, whose response had the cursor. The page
+// size matters only if the cursor is a number, which may count pages. An unknown request
+// does not differ.
 func (f Fingerprint) Changed(g Fingerprint, cursor string) (c RequestChange) {
 	if !f.Known() || !g.Known() || f == g {
 		return c
@@ -154,7 +155,7 @@ func (f Fingerprint) Changed(g Fingerprint, cursor string) (c RequestChange) {
 		case name == PartRules:
 			c.Rules = a.value != b.value
 		case had && has && a.value == b.value, name == PartPageSize && !counts:
-		case strings.HasPrefix(name, PartIdentity) && !had: // a first key: plain identities are known too
+		case strings.HasPrefix(name, PartIdentity) && !had: // the first key: identities without a key are still known
 		case name == PartHost, name == PartAuth,
 			(!had || a.value == byNameOnly) && (!has || b.value == byNameOnly),
 			(!had || a.preset) && (!has || b.preset):

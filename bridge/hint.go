@@ -10,57 +10,57 @@ const (
 	HintCheckpointBehind Hint = "checkpoint-behind"  // find out what the sink lost, then choose a policy
 	HintCheckpointLost   Hint = "checkpoint-lost"    // reset
 	HintCursorIgnored    Hint = "cursor-ignored"     // correct how the cursor is sent
-	HintCursorBeside     Hint = "cursor-beside"      // send it alone, or rewind or reset
+	HintCursorBeside     Hint = "cursor-beside"      // send the cursor alone, or rewind or reset
 	HintCursorForm       Hint = "cursor-form"        // restore the settings, or reset
 	HintCursorRejected   Hint = "cursor-refused"     // rewind or reset
 	HintCursorSuspect    Hint = "cursor-suspect"     // wait for a request without a cursor
 	HintCursorTooLong    Hint = "cursor-too-long"    // report it to the operator of the API
-	HintCycle            Hint = "cycle"              // reset past it
-	HintFollow           Hint = "other-follow"       // restore the setting, or go on from a time by a reset
+	HintCycle            Hint = "cycle"              // reset past the cursor
+	HintFollow           Hint = "other-follow"       // restore the setting, or reset to continue from a time
 	HintForeign          Hint = "foreign-checkpoint" // use another name, or upgrade
 	HintMapping          Hint = "mapping"            // check how items are read
 	HintOverdue          Hint = "fetch-overdue"      // check what the source waits for
-	HintOrigin           Hint = "other-origin"       // restore the setting, or accept it by a reset
-	HintOtherTopic       Hint = "other-topic"        // correct it, accept it by a reset, or separate two deployments
+	HintOrigin           Hint = "other-origin"       // restore the setting, or reset to accept it
+	HintOtherTopic       Hint = "other-topic"        // correct the topic, reset to accept it, or separate two deployments
 	HintOwned            Hint = "owned"              // stop the process that owns the stream
 	HintOwner            Hint = "second-bridge"      // stop or separate one of two bridges
-	HintRequest          Hint = "other-request"      // restore the settings, or accept them by a reset
-	HintPageFails        Hint = "page-fails"         // request smaller pages, or reset past it
+	HintRequest          Hint = "other-request"      // restore the settings, or reset to accept them
+	HintPageFails        Hint = "page-fails"         // request smaller pages, or reset past the page
 	HintResume           Hint = "resume"             // end the pause
-	HintSource           Hint = "other-source"       // correct the credentials, or accept by a reset
-	HintTail             Hint = "tail"               // reset past it
-	HintTopicLost        Hint = "topic-lost"         // restore it, publish again, or accept
+	HintSource           Hint = "other-source"       // correct the credentials, or reset to accept the source
+	HintTail             Hint = "tail"               // reset past the last page
+	HintTopicLost        Hint = "topic-lost"         // restore the topic, publish again, or accept the loss
 	HintTwoHistories     Hint = "two-histories"      // look at the history, then reset
 )
 
 // The hints of adapters about the topics.
 const (
-	HintCheckpointTopicLost    Hint = "checkpoint-topic-lost"    // create or restore it
-	HintCheckpointTopicMissing Hint = "checkpoint-topic-missing" // create it
+	HintCheckpointTopicLost    Hint = "checkpoint-topic-lost"    // create or restore the topic
+	HintCheckpointTopicMissing Hint = "checkpoint-topic-missing" // create the topic
 	HintCheckpointUnknown      Hint = "checkpoint-unknown"       // wait for the search, or reset
 	HintMissingGrants          Hint = "missing-grants"           // show the grants
 	HintOverlapTooLong         Hint = "overlap-too-long"         // lower the overlap, or reset
-	HintTopicMissing           Hint = "topic-missing"            // create it
-	HintTopicVanished          Hint = "topic-vanished"           // restore it, or create it and reset
+	HintTopicMissing           Hint = "topic-missing"            // create the topic
+	HintTopicVanished          Hint = "topic-vanished"           // restore the topic, or create it and reset
 )
 
 // The hints of log records, answers and warnings.
 const (
-	HintDeadLetters    Hint = "dead-letters"       // inspect them
-	HintEmptyEnd       Hint = "empty-end"          // raise the number of empty pages, or set what marks the end
+	HintDeadLetters    Hint = "dead-letters"       // inspect the dead letters
+	HintEmptyEnd       Hint = "empty-end"          // raise the number of empty pages, or configure the end mark
 	HintFullPage       Hint = "full-page"          // find out whether more items follow
-	HintGap            Hint = "gap"                // find what is missing, then reset
+	HintGap            Hint = "gap"                // find the missing events, then reset
 	HintKeyless        Hint = "keyless"            // correct the pointer, or choose no key
 	HintNoPosition     Hint = "no-position"        // reset first
 	HintOverlapRepeats Hint = "overlap-repeats"    // expect duplicates
 	HintSharedID       Hint = "shared-id"          // let consumers compare values
 	HintStartLater     Hint = "start-later"        // reset to begin later
-	HintMaxEvents      Hint = "max-events-reached" // as Status.Ended
-	HintUntil          Hint = "until-reached"      // as Status.Ended
-	HintUntilBefore    Hint = "until-was-reached"  // as Status.Ended
+	HintMaxEvents      Hint = "max-events-reached" // only as Status.Ended
+	HintUntil          Hint = "until-reached"      // only as Status.Ended
+	HintUntilBefore    Hint = "until-was-reached"  // only as Status.Ended
 )
 
-// Hints lists all of them.
+// Hints lists all hints.
 var Hints = []Hint{
 	HintAhead, HintCheckpointBehind, HintCheckpointLost, HintCursorBeside, HintCursorForm, HintCursorIgnored,
 	HintCursorRejected, HintCursorSuspect, HintCursorTooLong, HintCycle, HintFollow, HintForeign, HintMapping, HintOrigin,

@@ -12,13 +12,13 @@ import (
 // ErrNoEntry means that no entry of the history matches.
 var ErrNoEntry = errors.New("no such entry in the history")
 
-// Entry is a committed checkpoint in the history, committed at WrittenAt.
+// Entry is a checkpoint in the history, committed at WrittenAt.
 type Entry struct {
 	Checkpoint
-	// Parent is the previous entry in the epoch, or the entry that the epoch was reset
-	// to. Nil at the beginning of the stream or of its history, or if the epoch began
-	// at a position outside the history. If the parent is missing from the history,
-	// the entry before the parent takes its place.
+	// Parent is the previous entry in the epoch, or the entry that the epoch was reset to.
+	// It is nil at the beginning of the stream or of its history, or if the epoch began at
+	// a position outside the history. If the history lacks the parent, Parent is the entry
+	// before it.
 	Parent *Version
 }
 
@@ -58,15 +58,15 @@ func (c *Checkpoint) CurrentTarget() Target {
 // at returns the target of a reset that is applied at from.
 func (t Target) at(from *Checkpoint) Target {
 	if t.Stay && t.Entry != nil && t.Entry.Epoch == from.Epoch && t.Entry.Seq < from.Seq {
-		return from.CurrentTarget() // the stream went on after the plan
+		return from.CurrentTarget() // the stream has continued since the plan
 	}
 	return t
 }
 
 // HistoryQuery selects history entries.
 type HistoryQuery struct {
-	// Since excludes entries committed before it, Before those committed at it or
-	// later; zero excludes none.
+	// Since excludes entries committed before it. Before excludes those committed at it or
+	// later. Zero excludes none.
 	Since, Before time.Time
 	// Limit is the maximum number of entries; 0 is all.
 	Limit int
@@ -74,7 +74,7 @@ type HistoryQuery struct {
 	Brief bool
 }
 
-// ParseVersion reads what Version.String returns: epoch, a dot, seq.
+// ParseVersion parses the result of Version.String: epoch, a dot, seq.
 func ParseVersion(s string) (Version, error) {
 	epoch, seq, _ := strings.Cut(s, ".")
 	e, err := strconv.ParseInt(epoch, 10, 64)

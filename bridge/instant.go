@@ -14,19 +14,19 @@ import (
 // 1973). Smaller numbers are probably seconds.
 const oldestInstant = 100_000_000_000
 
-// instantForms lists the forms that ParseInstant reads, for its errors.
+// instantForms lists the forms that ParseInstant accepts, for its errors.
 const instantForms = "use 2026-11-22T10:57:00Z, 2026-11-22 10:57Z, 2026-11-22 (UTC), " +
 	"-2h, -7d, -PT2H, now, earliest, or milliseconds since the epoch"
 
-// layouts are the forms of absolute times: RFC 3339, what this program prints, and a day
-// in UTC. A fraction of a second may follow the seconds.
+// layouts are the forms of absolute times: RFC 3339, the forms that this program prints,
+// and a day in UTC. A fraction of a second may follow the seconds.
 var layouts = []string{
 	time.RFC3339, "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04Z07:00", "2006-01-02T15:04Z07:00", time.DateOnly,
 }
 
-// ParseInstant reads a point in time and returns it in milliseconds since the epoch; 0 is
-// the earliest. It reads RFC 3339, the forms that this program prints, a date (midnight in
-// UTC), now, earliest, a time before now (-24h, -7d, -PT2H), or milliseconds since the
+// ParseInstant parses a point in time and returns it in milliseconds since the epoch; 0 is
+// the earliest. It accepts RFC 3339, the forms that this program prints, a date (midnight
+// in UTC), now, earliest, a time before now (-24h, -7d, -PT2H), or milliseconds since the
 // epoch. Its error says what the text lacks, or lists the forms.
 func ParseInstant(text string, now time.Time) (int64, error) {
 	ms, err := parseInstant(text, now)
@@ -39,7 +39,7 @@ func ParseInstant(text string, now time.Time) (int64, error) {
 // ErrFuture means that a time is in the future, but must not be.
 var ErrFuture = errors.New("is in the future")
 
-// ParsePast is ParseInstant, but returns an ErrFuture for a time after now.
+// ParsePast is ParseInstant, except that it returns an ErrFuture for a time after now.
 func ParsePast(text string, now time.Time) (int64, error) {
 	ms, err := ParseInstant(text, now)
 	if err == nil && ms > now.UnixMilli() {
@@ -50,7 +50,8 @@ func ParsePast(text string, now time.Time) (int64, error) {
 
 var errNoInstant = errors.New("not a time")
 
-// parseInstant is ParseInstant, but returns errNoInstant for a text in no known form.
+// parseInstant is ParseInstant, except that it returns errNoInstant for a text in no known
+// form.
 func parseInstant(text string, now time.Time) (int64, error) {
 	switch text {
 	case "now":
@@ -78,14 +79,14 @@ func parseInstant(text string, now time.Time) (int64, error) {
 	return 0, errNoInstant
 }
 
-// Common other forms of a zone: UTC by its name, and an offset without a colon or without
+// Common other forms of a zone: the name UTC, and an offset without a colon or without
 // minutes.
 var (
 	namedUTC   = regexp.MustCompile(`(?i)\s*(utc|gmt|z|z00:?00)$`)
 	bareOffset = regexp.MustCompile(`(:\d\d(?:\.\d+)?)\s*([+-]\d\d):?(\d\d)?$`)
 )
 
-// noInstant says what a text lacks to be a point in time.
+// noInstant returns an error that says what a text lacks to be a point in time.
 func noInstant(text string, now time.Time) error {
 	if _, err := parseInstant(text+"Z", now); err == nil {
 		return fmt.Errorf("%q has no zone: %sZ for UTC", text, text)
@@ -119,11 +120,11 @@ var (
 	errDurationTooLarge = errors.New("is out of range")
 )
 
-// isoDuration is ISO 8601 without years and months, whose lengths vary.
+// isoDuration matches ISO 8601 durations. It excludes years and months, whose lengths vary.
 var isoDuration = regexp.MustCompile(`^P(\d+D)?(?:T(\d+H)?(\d+M)?(\d+(?:\.\d+)?S)?)?$`)
 
-// ParseDuration reads Go's syntax with days (90s, 7d, 1d12h) and ISO 8601 (PT2H,
-// P1DT12H), each with an optional minus sign.
+// ParseDuration parses Go's syntax with days (90s, 7d, 1d12h) and ISO 8601 (PT2H, P1DT12H),
+// each with an optional minus sign.
 func ParseDuration(text string) (time.Duration, error) {
 	const day = 24 * time.Hour
 	rest, negative := strings.CutPrefix(text, "-")

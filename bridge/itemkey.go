@@ -3,8 +3,8 @@ package bridge
 import "crypto/sha256"
 
 // ItemKey identifies an item that the API may list again, by the id of its record and its
-// time. A changed item keeps both. By the id alone, different items would count as one if
-// EXPORT_ITEM_ID is wrong.
+// time. A changed item keeps both. The id alone is not enough: if EXPORT_ITEM_ID is wrong,
+// different items would count as one.
 type ItemKey [16]byte
 
 // ItemKeyOf returns the key of a record with this ce_id and ce_time, which may be empty.

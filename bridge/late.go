@@ -19,7 +19,7 @@ var lateSteps = []struct {
 // Late counts late events by Event.Late: up to 1m, 5m, 15m, 1h, 6h, 24h, and more.
 type Late map[string]int64
 
-// Add counts an event that is late by so much. l must not be nil.
+// Add counts an event that is late by a duration. l must not be nil.
 func (l Late) Add(by time.Duration) {
 	for _, step := range lateSteps {
 		if by <= step.upTo {

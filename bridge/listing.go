@@ -10,17 +10,16 @@ import (
 	"time"
 )
 
-// ListingFormat is the Checkpoint.Format of a stream that follows windows. A version
-// that knows only cursors refuses it: it would send the Watermark to the API.
+// ListingFormat is the Checkpoint.Format of a stream that follows windows. A version that
+// knows only cursors rejects this format: otherwise it would send the Watermark to the API.
 const ListingFormat = 2
 
-// FollowWindows is the Origin.Follow of a stream that follows windows of time in place
-// of the API's cursor.
+// FollowWindows is the Origin.Follow of a stream that follows windows of time instead of
+// the API's cursor.
 const FollowWindows = "windows"
 
-// Watermark is the cursor of a stream that follows windows: all that the API listed
-// before At is published. Part counts the pages of the window at At that are published
-// too.
+// Watermark is the cursor of a stream that follows windows. All items that the API listed
+// before At are published. Part counts the published pages of the window at At.
 type Watermark struct {
 	// At is in milliseconds since the epoch, whole seconds.
 	At   int64
@@ -29,7 +28,7 @@ type Watermark struct {
 
 const watermarkPrefix = "w1:"
 
-// Cursor is the text of the watermark.
+// Cursor returns the text of the watermark.
 func (w Watermark) Cursor() string {
 	text := watermarkPrefix + time.UnixMilli(w.At).UTC().Format(time.RFC3339)
 	if w.Part > 0 {
@@ -38,7 +37,7 @@ func (w Watermark) Cursor() string {
 	return text
 }
 
-// ParseWatermark reads what Cursor returned.
+// ParseWatermark parses the result of Cursor.
 func ParseWatermark(cursor string) (w Watermark, ok bool) {
 	at, part, parts := strings.Cut(strings.TrimPrefix(cursor, watermarkPrefix), "+")
 	t, err := time.Parse(time.RFC3339, at)
@@ -59,7 +58,7 @@ func Listed(cursor string) bool {
 }
 
 // Watermark returns the watermark of p, for a stream that follows windows. ok is false if
-// the cursor is none.
+// the cursor is not a watermark.
 func (p *Position) Watermark() (w Watermark, ok bool) {
 	if p.Cursor == "" {
 		return Watermark{At: p.Start - p.Start%1000}, true
@@ -74,16 +73,16 @@ func (o *Origin) CheckTarget(t Target) error {
 	_, watermark := ParseWatermark(t.Cursor)
 	switch {
 	case windows && t.Cursor == "" && t.Start == 0:
-		return errors.New("windows of time begin at a time, EXPORT_FOLLOW=windows: reset to a time instead")
+		return errors.New("EXPORT_FOLLOW=windows requires a time to begin at: reset to a time instead")
 	case t.Cursor != "" && watermark != windows:
-		return fmt.Errorf("the cursor is of another way to follow the API than EXPORT_FOLLOW=%s: reset to a time instead",
+		return fmt.Errorf("the cursor does not fit EXPORT_FOLLOW=%s: reset to a time instead",
 			cmp.Or(o.Follow, "cursor"))
 	}
 	return nil
 }
 
-// Listing is what a stream that follows windows knows of the topic. A reset that publishes
-// everything again begins a new one.
+// Listing is the state of the topic as a stream that follows windows knows it. A reset that
+// publishes everything again begins a new one.
 type Listing struct {
 	// Floor is the watermark at which the listing began, in milliseconds since the
 	// epoch. Nothing before it is listed.
@@ -93,24 +92,24 @@ type Listing struct {
 	Reach int64 `json:"reach,omitempty"`
 	// Marks are earlier watermarks, oldest first, at least one.
 	Marks []ListingMark `json:"marks"`
-	// Ahead is set while only a part of a window is published: a time after the latest
-	// item of that part, in milliseconds since the epoch. The window may be listed again
-	// as shorter ones.
+	// Ahead is set while only a part of a window is published. It is a time after the
+	// latest item of that part, in milliseconds since the epoch. The window may be listed
+	// again as several shorter ones.
 	Ahead int64 `json:"ahead,omitempty"`
 	// Gap is the watermark from which events may be missing, in milliseconds since the
 	// epoch, until a reset; 0 for none. See Page.Gap.
 	Gap int64 `json:"gap,omitempty"`
-	// Again is set after a reset within the look-back. An item of this time, in
-	// milliseconds since the epoch, or of a later one counts as published only if its
-	// record is after the ends of Behind, the topics at the reset. Earlier items, which
-	// may be listed late, count as before.
+	// Again is set after a reset within the look-back. It is a time in milliseconds since
+	// the epoch. An item of this or a later time counts as published only if its record is
+	// after the ends of Behind, the topics at the reset. Earlier items, which may be listed
+	// late, count as before.
 	Again  int64        `json:"again,omitempty"`
 	Behind []TopicState `json:"behind,omitempty"`
 }
 
-// ListingMark is the extent of the topics before the window at a watermark was
-// published. Without topics it stands for the records since that time: a cursor was
-// followed until then.
+// ListingMark is the extent of the topics before the window at a watermark was published. A
+// mark without topics stands for the records since that time: the stream followed a cursor
+// until then.
 type ListingMark struct {
 	// At is the watermark, in milliseconds since the epoch.
 	At     int64        `json:"at"`
@@ -123,10 +122,11 @@ func BeginListing(at int64, topics []TopicState) *Listing {
 	return &Listing{Floor: at, Marks: []ListingMark{{At: at, Topics: Extents(topics)}}}
 }
 
-// Reset returns the Listing of a stream that is reset from one watermark to another. It is
-// nil, so that a new Listing begins, if nothing before to is listed any more, if l begins
-// after to, or if to is after position, in milliseconds since the epoch: events that are
-// not published yet would be left out. Behind is not known yet.
+// Reset returns the Listing after a reset of a stream from one watermark to another.
+// position is the stream's position in milliseconds since the epoch. Reset returns nil, so
+// that a new Listing begins, in three cases: nothing before to is listed any more, l begins
+// after to, or to is after position. In the last case, the Listing would leave out events
+// that are not published yet. Behind is still unknown.
 func (l *Listing) Reset(from, to Watermark, position int64, lookBack time.Duration) *Listing {
 	if l == nil || to.At > max(from.At, position) {
 		return nil
@@ -153,15 +153,15 @@ func (l *Listing) WithGap(at int64) *Listing {
 }
 
 const (
-	// marksPerLookBack bounds the marks that a checkpoint holds.
+	// marksPerLookBack bounds the number of marks in a checkpoint.
 	marksPerLookBack = 4
-	// ListingMargin is how much a look-back may grow, in milliseconds, because windows,
-	// their bounds and the API's clock are rounded to whole seconds.
+	// ListingMargin is the time by which a look-back may grow, in milliseconds, because
+	// windows, their bounds and the API's clock are rounded to whole seconds.
 	ListingMargin = 5000
 )
 
-// Moved returns the Listing of a stream that a page takes from one watermark to the next.
-// The page's items are before newest. topics are the topics before the page.
+// Moved returns the Listing after a page that moves the stream from one watermark to the
+// next. The items of the page are before newest. topics are the topics before the page.
 func (l *Listing) Moved(from, to Watermark, newest int64, topics []TopicState, lookBack time.Duration) *Listing {
 	next := *l
 	if to.Part > 0 {
@@ -169,8 +169,8 @@ func (l *Listing) Moved(from, to Watermark, newest int64, topics []TopicState, l
 	}
 	next.Reach = lookBack.Milliseconds()
 	gap := max(1, lookBack.Milliseconds()/marksPerLookBack)
-	// Without known topics the whole topic would be read. A mark also requires that
-	// nothing of its window is published.
+	// Without known topics the whole topic would be read. A mark also requires that no page
+	// of its window is published.
 	begins := from.Part == 0 && from.At >= l.Ahead
 	if begins && len(topics) > 0 && from.At-next.Marks[len(next.Marks)-1].At >= gap {
 		next.Marks = append(slices.Clip(next.Marks), ListingMark{At: from.At, Topics: Extents(topics)})
@@ -179,15 +179,15 @@ func (l *Listing) Moved(from, to Watermark, newest int64, topics []TopicState, l
 		next.Ahead = 0
 	}
 	next.Marks = next.Marks[next.first(to.At, lookBack):]
-	if next.Marks[0].At >= next.Again { // what was published before the reset counts no more
+	if next.Marks[0].At >= next.Again { // events published before the reset no longer count
 		next.Again, next.Behind = 0, nil
 	}
 	return &next
 }
 
-// Lowest is the earliest time from which windows list, in milliseconds since the epoch:
-// records before the first mark are not known. After the look-back was raised, windows
-// reach its whole length only once the watermark has moved on.
+// Lowest returns the earliest time from which windows list, in milliseconds since the
+// epoch: records before the first mark are not known. After the look-back was raised,
+// windows have its whole length only after the watermark has moved on.
 func (l *Listing) Lowest() int64 {
 	if first := l.Marks[0].At; first > l.Floor {
 		return first + ListingMargin
@@ -195,8 +195,8 @@ func (l *Listing) Lowest() int64 {
 	return l.Floor
 }
 
-// Since returns where to read the topic for the items that windows may list again from a
-// watermark on: from the newest mark that is a look-back older. An item was published by
+// Since returns where to read the topic for the items that windows may list again after a
+// watermark: from the newest mark that is older by a look-back. An item was published by
 // the first window that ended after its place in the list.
 func (l *Listing) Since(at int64, lookBack time.Duration) Since {
 	mark := l.Marks[l.first(at, lookBack)]
@@ -207,7 +207,7 @@ func (l *Listing) Since(at int64, lookBack time.Duration) Since {
 }
 
 // AsFound returns the Listing with the extents of the topics found, which have lost
-// records: later records must be read back. l may be nil.
+// records. Later records must be read back. l may be nil.
 func (l *Listing) AsFound(found []TopicState) *Listing {
 	if l == nil {
 		return nil
@@ -220,8 +220,9 @@ func (l *Listing) AsFound(found []TopicState) *Listing {
 	return &next
 }
 
-// Settled is the instant before which the stream publishes nothing any more, in
-// milliseconds since the epoch: its PositionTime, or what no window lists again.
+// Settled returns the time, in milliseconds since the epoch, before which the stream
+// publishes no more events. It is the PositionTime, or for windows the time before which no
+// window lists again.
 func (c *Checkpoint) Settled() int64 {
 	if c.Listing == nil {
 		return c.PositionTime
@@ -233,7 +234,7 @@ func (c *Checkpoint) Settled() int64 {
 	return min(c.PositionTime, w.At-c.Listing.Reach)
 }
 
-// first is the index of the newest mark that is old enough for a watermark.
+// first returns the index of the newest mark that is old enough for a watermark.
 func (l *Listing) first(at int64, lookBack time.Duration) int {
 	i := len(l.Marks) - 1
 	for i > 0 && l.Marks[i].At > at-lookBack.Milliseconds()-ListingMargin {

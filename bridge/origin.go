@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Unread reports whether no page was read yet from the export of c: the stream then
-// adopts changed settings.
+// Unread reports whether no page of the export of c was read yet. Then the stream adopts
+// changed settings.
 func (c *Checkpoint) Unread() bool {
 	atStart := c.Epoch == 0 && c.Cursor == "" && c.Events == 0 && c.Pages == 0
 	return atStart && (c.Kind == KindStart || c.Kind == KindHeartbeat)
 }
 
-// OriginFault is the fault of a stream at c whose settings have another origin or
-// topic; nil if c can be continued. An empty topic is unknown.
+// OriginFault returns the fault of a stream at c whose settings have another origin or
+// topic; nil if the stream can continue. An empty topic is unknown.
 func OriginFault(c *Checkpoint, want Origin, topic string) *Fault {
 	fault := &Fault{Class: Permanent, Code: "source", Reason: ReasonSource}
 	switch {
@@ -56,8 +56,8 @@ func (c *Checkpoint) RequestChange(want Fingerprint) RequestChange {
 	return c.Origin.Request.Changed(want, c.Cursor)
 }
 
-// RequestFault is the fault of a stream at c whose settings request another list than
-// the list that its cursor belongs to; nil if it may be the same list.
+// RequestFault returns the fault of a stream at c whose settings request another list than
+// that of the cursor; nil if it may be the same list.
 func RequestFault(c *Checkpoint, want Fingerprint) *Fault {
 	change := c.RequestChange(want)
 	if len(change.Other) == 0 {

@@ -22,8 +22,8 @@ type Position struct {
 	// Window marks a stateless window: every cursor is sent with the same bounds.
 	Window bool
 	// Floor and Held are for a Source that follows windows. Floor is Listing.Lowest. Held
-	// has the items that the topic holds and the Source may list again; when it changes,
-	// whatever the Source remembers of published items is out of date.
+	// has the items in the topic that the Source may list again. When Held changes, all
+	// that the Source remembers of published items is out of date.
 	Floor int64
 	Held  PublishedIndex
 }
@@ -31,11 +31,11 @@ type Position struct {
 // Event is one item of a page. Its slices point into the page's body and are valid until
 // the page is released.
 type Event struct {
-	// Raw is the item, byte for byte as received, or what the rules for private data leave of
-	// it. It is nil if a rule could not be applied; see Withheld.
+	// Raw is the item, byte for byte as received, or the rest of it after the rules for
+	// private data. It is nil if a rule could not be applied; see Withheld.
 	Raw []byte
-	// ID is the event's own id, Key the record key, Type the payload's type, Subject
-	// the user that the event is about. Each is nil if the item has none.
+	// ID is the event's own id, Key the record key, Type the payload's type, and Subject
+	// the user of the event. Each is nil if the item has none.
 	ID, Key, Type, Subject []byte
 	// Time is the event time in milliseconds since the epoch, NoTime if the item has
 	// none and its resource requires none. It is undefined if Defect is DefectTime.
@@ -45,15 +45,16 @@ type Event struct {
 	Defect Defect
 	// Index is the item's index in its page as received, from 0.
 	Index int
-	// Shared is set if another item of the page has the same id and other bytes: the id
-	// alone does not identify the event.
+	// Shared is set if another item of the page has the same id and other bytes. Then the
+	// id alone does not identify the event.
 	Shared bool
-	// Republished marks an event that a rewind publishes once more.
+	// Republished marks an event that a rewind publishes again.
 	Republished bool
-	// Late is how long after the event its window was listed, if an earlier window ended
-	// after the event: the API showed the event late, or no process listed. Otherwise 0.
+	// Late is the time from the event to the listing of its window, if an earlier window
+	// ended after the event: the API showed the event late, or no process was listing.
+	// Otherwise it is 0.
 	Late time.Duration
-	// AtBorder marks an item that ended the page before, with the same bytes.
+	// AtBorder marks an item that was at the end of the page before, with the same bytes.
 	AtBorder bool
 	// Route is RouteDrop, or the place in Routes.Topics, from 1, of the topic that gets
 	// the event; 0 is the default topic. An unreadable item has no route.
@@ -63,8 +64,8 @@ type Event struct {
 }
 
 // NoTime is the Time of an event without a time: an open session, a user that was never
-// changed, any item of an export without times. NoTime is before all times, so the event
-// never advances a position in time. The record has the time of publishing.
+// changed, any item of an export without times. NoTime is before all times, so such an
+// event never advances a position in time. The timestamp of its record is the publish time.
 const NoTime int64 = math.MinInt64
 
 // Defect is a stable code for what makes an item unpublishable.
@@ -75,7 +76,7 @@ const (
 	DefectNone      Defect = ""
 	DefectNotObject Defect = "not-an-object"
 	DefectTime      Defect = "bad-timestamp"
-	// DefectBadText is an item whose end is certain, but which is not valid JSON: it has
+	// DefectBadText is an item whose end is certain, but that is not valid JSON: it has
 	// invalid UTF-8, control characters, unknown escapes or NaN.
 	DefectBadText  Defect = "bad-text"
 	DefectTooLarge Defect = "too-large"
@@ -90,8 +91,8 @@ func (d Defect) Unreadable() bool {
 	return d == DefectNotObject || d == DefectTime || d == DefectBadText || d == DefectPrivate
 }
 
-// Identity identifies an item across requests: 12 bytes of the SHA-256 of its id, or of
-// its bytes if it has no id; with rules for private data see Sums. The chance of a collision
+// Identity identifies an item across requests: 12 bytes of the SHA-256 of its id, or of its
+// bytes if it has no id. With rules for private data, see Sums. The chance of a collision
 // within a full page is about 6e-24.
 type Identity [12]byte
 
@@ -110,9 +111,9 @@ func (e *Event) Identity() Identity {
 
 var recordIDEncoding = base32.StdEncoding.WithPadding(base32.NoPadding)
 
-// AppendRecordID appends the id of the event's record (ce_id), which never changes: the
-// event's own id, else the first 128 bits of Sums.Keyed, or of the SHA-256 of its bytes, in
-// base32.
+// AppendRecordID appends the id of the event's record (ce_id), which never changes. It is
+// the event's own id, or else the first 128 bits of Sums.Keyed, or of the SHA-256 of its
+// bytes, in base32.
 func (e *Event) AppendRecordID(to []byte) []byte {
 	if e.ID != nil {
 		return append(to, e.ID...)
@@ -141,22 +142,23 @@ func (s SourceIdentity) Conflict(page SourceIdentity) error {
 	}
 }
 
-// String is ORGANIZATION/WORKSPACE/APPLICATION.
+// String returns ORGANIZATION/WORKSPACE/APPLICATION.
 func (s SourceIdentity) String() string {
 	return s.Organization + "/" + s.Workspace + "/" + s.Application
 }
 
-// Unread is a part of a response that no setting selects, but that looks like the next
-// cursor or says that more pages follow. The zero value is none.
+// Unread is a part of a response that no setting selects. It looks like the next cursor, or
+// says that more pages follow. The zero value is none.
 type Unread struct {
-	// Where is the part's JSON pointer or header, Hint the setting that selects it.
+	// Where is the JSON pointer or the header of the part. Hint is the setting that selects
+	// it.
 	Where, Hint string
-	// Says is what the part says if it is no cursor, for example "is true".
+	// Says is what the part says if it is not a cursor, for example "is true".
 	Says string
 }
 
-// Fault returns a Permanent Fault unless u is zero. It is for callers for whom the end of
-// the results must be certain.
+// Fault returns a Permanent Fault unless u is zero. It is for callers that need a certain
+// end of the results.
 func (u Unread) Fault() error {
 	if u.Where == "" {
 		return nil
@@ -187,7 +189,7 @@ type Page struct {
 	Next string
 	// Unread may be set on a first page that has items and an empty Next.
 	Unread Unread
-	// Gap is set if a list without bounds had none of the events known before: events
+	// Gap is set if a list without bounds had none of the events known before. Then events
 	// before those of the page may be missing.
 	Gap bool
 	// Events are the items in the API's order, set by Decode. The engine drops those
@@ -218,7 +220,8 @@ type Page struct {
 // or itself.
 func (p *Page) Tail() bool { return p.Next == "" || p.Next == p.At.Cursor }
 
-// Time is the API's clock at the response, or our clock at the request.
+// Time returns the time of the API's clock at the response, or that of our clock at the
+// request.
 func (p *Page) Time() time.Time {
 	if p.ServerTime.IsZero() {
 		return p.RequestedAt
@@ -226,9 +229,9 @@ func (p *Page) Time() time.Time {
 	return p.ServerTime
 }
 
-// AsOf is the latest time, by the API's clock, for which the page is complete: its Date
-// less the duration of the request, since the API may have read its list at any time
-// during the request. Without a Date it is by our clock.
+// AsOf returns the latest time, by the API's clock, for which the page is complete: its
+// Date less the duration of the request, since the API may have read its list at any time
+// during the request. Without a Date it is a time of our clock.
 func (p *Page) AsOf() time.Time {
 	if p.ServerTime.IsZero() {
 		return p.RequestedAt
@@ -245,15 +248,17 @@ func (p *Page) Release() {
 	}
 }
 
-// fewItems without ids do not identify a page: they may be equal by chance.
+// fewItems is the number of items without ids that do not identify a page, because they may
+// be equal by chance.
 const fewItems = 8
 
 var digestSeed = maphash.MakeSeed()
 
-// Digest is equal for two pages in a row with the same items, as of an API that ignores
-// the cursor. It is valid within a process. It covers three items with ids, or all items
-// without ids. It is 0, which says nothing, for few items without ids, and for a single
-// item at the end of the results: a cursor may include that item.
+// Digest returns the same number for consecutive pages with the same items, as an API that
+// ignores the cursor returns them. It is valid within a process. It covers three items with
+// ids, or all items without ids. It is 0, which says nothing, for few items without ids. It
+// is also 0 for a single item at the end of the results, because a cursor may include that
+// item.
 func (p *Page) Digest() uint64 {
 	n, step := len(p.Events), 1
 	if n == 0 || n == 1 && p.Tail() || n < fewItems && p.Events[0].ID == nil {

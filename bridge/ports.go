@@ -31,8 +31,8 @@ func WithWaiting(ctx context.Context, wait func() (resume func())) context.Conte
 	return context.WithValue(ctx, waitingKey{}, wait)
 }
 
-// Waiting tells the caller of a port that the call waits on purpose, for example for
-// a rate limit. Until resume is called, no time counts towards the call's time-out.
+// Waiting tells the caller of a port that the call waits on purpose, for example for a rate
+// limit. Until resume is called, no time counts towards the timeout of the call.
 func Waiting(ctx context.Context) (resume func()) {
 	if wait, ok := ctx.Value(waitingKey{}).(func() func()); ok {
 		return wait()
@@ -58,8 +58,8 @@ type Receipt struct {
 	DeadLettered map[Defect]int
 	// Dropped counts the events whose Route is RouteDrop.
 	Dropped int
-	// Restamped counts published events whose time the topic does not accept: their
-	// records have the time of publishing.
+	// Restamped counts published events whose time the topic does not accept: the timestamp
+	// of their records is the publish time.
 	Restamped int
 	// Bytes is the total size of the published values.
 	Bytes int64
@@ -79,11 +79,11 @@ type Sink interface {
 	// Every Publish belongs to the session of the last Recover. Recover never
 	// recreates a topic that a checkpoint implies: a missing one is a Permanent Fault.
 	Recover(ctx context.Context, owned func(context.Context) error) (Checkpoint, error)
-	// Send takes the next page of a batch without waiting for acknowledgements. The
-	// Sink owns the page from the call on, also after an error. It releases the page
-	// on any goroutine, before Publish or the next Recover returns. ErrRejected means
-	// that the page has an event that must not be published: nothing of the page was
-	// sent, and the batch is unchanged. After any other error the session is over.
+	// Send takes the next page of a batch without waiting for acknowledgements. The Sink
+	// owns the page from the call on, even after an error. It releases the page on any
+	// goroutine, before Publish or the next Recover returns. ErrRejected means that the
+	// page has an event that must not be published: nothing of the page was sent, and the
+	// batch is unchanged. After any other error the session is over.
 	Send(ctx context.Context, p *Page) error
 	// Publish makes the batch durable: the pages sent since the last Publish, possibly
 	// none, in order. Nil means that the server has acknowledged every event and, in
@@ -139,20 +139,20 @@ type Ownership interface {
 	// Confirm checks that this process still owns the stream. ErrNotOwner means that
 	// it does not. Any other error leaves that unknown.
 	Confirm(ctx context.Context) error
-	// Shared reports whether another process could run the stream; false if it cannot
-	// find out soon.
+	// Shared reports whether another process could run the stream. It returns false if it
+	// cannot find out soon.
 	Shared(ctx context.Context) bool
-	// Rival names a process or group outside the election that can run the stream too;
-	// empty is none known. This process and the rival fence each other.
+	// Rival names a process or group outside the election that can also run the stream;
+	// empty if none is known. This process and the rival fence each other.
 	Rival(ctx context.Context) (string, error)
 	// Release gives up ownership. It returns when another process can acquire
 	// ownership, or after a few seconds. Only the first call has an effect.
 	Release()
 }
 
-// Command is what an operator asks of a running stream.
+// Command is an operator's request to a running stream.
 type Command struct {
-	ID   string `json:"id"`   // of this command alone
+	ID   string `json:"id"`   // unique to this command
 	Kind Kind   `json:"kind"` // KindReset, KindPause or KindResume
 	// BaseEpoch is the epoch that the operator saw. At another epoch the command is
 	// rejected.
@@ -190,8 +190,8 @@ type Target struct {
 	Entry *Version `json:"entry,omitempty"`
 	// Request is the fingerprint of the API request that returned Cursor, if known.
 	Request Fingerprint `json:"request,omitempty"`
-	// FollowOtherwise is set if the stream changes at Start from its cursor to windows,
-	// or back: events that its topic holds are dropped.
+	// FollowOtherwise is set if the stream changes at Start from its cursor to windows, or
+	// back. Events in its topic are then dropped.
 	FollowOtherwise bool `json:"follow_otherwise,omitempty"`
 	// Stay is set if the stream keeps its position: that of Entry, or of a later commit
 	// of the same epoch.
@@ -202,10 +202,10 @@ type Target struct {
 type Answer struct {
 	// Applied is false if the command was rejected.
 	Applied bool `json:"applied"`
-	// Detail is a text for people: why the command was rejected, or what the reset
-	// accepted.
+	// Detail says why the command was rejected, or what the reset accepted. It is for
+	// people.
 	Detail string `json:"detail,omitempty"`
-	// By is the owner that answered, Version the version of its checkpoint then.
+	// By is the owner that answered. Version is the version of its checkpoint at that time.
 	By      string  `json:"by"`
 	Version Version `json:"place"`
 	At      int64   `json:"at"` // milliseconds since the epoch
@@ -320,34 +320,35 @@ const (
 	TopicGrew = "partitions"
 )
 
-// Observation is one thing that happened to a stream. What decides which of the fields
-// below it are set.
+// Observation is one event in the life of a stream. What decides which of the fields below
+// it are set.
 type Observation struct {
 	Stream string
 	What   What
-	// Took is the duration, Code the outcome: one of a few words.
+	// Took is the duration. Code is the outcome, one of a few words.
 	Took time.Duration
 	Code string
-	// Pages, Events and Bytes are amounts, Receipt is the Sink's.
+	// Pages, Events and Bytes are amounts. Receipt is that of the Sink.
 	Pages   int
 	Events  int
 	Bytes   int64
 	Receipt Receipt
-	// Repeated counts dropped items that the page repeated, Shared items whose id
-	// another item of the page has too, Vanished tail items that the API no longer
-	// lists, Changed tail items listed again with other bytes.
+	// Repeated counts dropped items that the page repeated. Shared counts items that share
+	// their id with another item of the page. Vanished counts items of the tail that the
+	// API no longer lists. Changed counts items of the tail that the API lists with other
+	// bytes.
 	Repeated, Shared, Vanished, Changed int
 	// Keyless counts events without a key.
 	Keyless int
-	// AtBorder counts dropped items that ended the page before.
+	// AtBorder counts dropped items that were at the end of the page before.
 	AtBorder int
-	// Late has Event.Late of the late events.
+	// Late has the Event.Late of each late event.
 	Late []time.Duration
-	// Unaccounted counts events that were sent but are missing from the receipt. It
-	// must be 0.
+	// Unaccounted counts events that were sent but are missing from the receipt. It must be
+	// 0.
 	Unaccounted int
-	// Times are event times in milliseconds since the epoch: all of a small page,
-	// evenly spread ones of a larger page. They are valid during the call.
+	// Times are event times in milliseconds since the epoch: all times of a small page, or
+	// evenly spread times of a larger one. They are valid during the call.
 	Times []int64
 }
 
@@ -362,23 +363,23 @@ type History interface {
 // PublishedEvents reads back the events in the topic and in the dead-letter topic.
 type PublishedEvents interface {
 	// Index returns the stream's events that were committed before the call, and maybe
-	// later ones. It has at least the events from since.Time on, and those behind the
-	// ends of since.Topics, if these are known and the topic is the same. The time of
-	// a dead letter is that of its publishing. Events of another source may have equal
-	// ids: they are excluded if both sources are known. The engine calls Index only
-	// between two batches. More events than memory holds are a Permanent Fault.
+	// later ones. It has at least the events from since.Time on. It also has the events
+	// after the ends of since.Topics, for topics whose end is known and whose id is the
+	// same. The time of a dead letter is its publish time. Events of another source, which
+	// may have equal ids, are excluded if both sources are known. The engine calls Index
+	// only between two batches. More events than memory can hold are a Permanent Fault.
 	Index(ctx context.Context, since Since, source SourceIdentity) (PublishedIndex, error)
-	// PartialIndex is an Index for marking republished events. It has the events of
-	// this source in the topic that were read before ctx ended or memory was full. It
-	// is nil if records carry no marks.
+	// PartialIndex is an Index that marks republished events. It has the events of this
+	// source that were read from the topic before ctx ended or memory was full. It is nil
+	// if records carry no marks.
 	PartialIndex(ctx context.Context, from time.Time, source SourceIdentity) (PublishedIndex, error)
 }
 
 // PublishedIndex is a multiset of events, used by one goroutine.
 type PublishedIndex interface {
-	// Match reports whether the index has the event, by its bytes: the same id with
-	// other bytes is an update. For events without an id, each copy in the index
-	// matches once: two equal events can both be real.
+	// Match reports whether the index has the event, by its bytes: the same id with other
+	// bytes is an update. Two equal events without an id can both be real, so each copy in
+	// the index matches once.
 	Match(e *Event) bool
 }
 

@@ -9,7 +9,8 @@ import (
 
 // Problem is one invalid setting.
 type Problem struct {
-	// Variable is the environment variable to correct; empty if several may be wrong.
+	// Variable is the environment variable to correct; empty if several variables may be
+	// wrong.
 	Variable string
 	// Message names the variable, what is wrong, and an example. It never
 	// contains a secret.
@@ -36,15 +37,15 @@ func (p *Problems) Check(ok bool, variable, format string, args ...any) {
 	}
 }
 
-// OneOf adds a problem unless value is one of the allowed ones. An empty allowed one is
-// not listed in the problem.
+// OneOf adds a problem unless value is one of the allowed values. The problem does not list
+// an empty allowed value.
 func (p *Problems) OneOf(variable, value string, allowed ...string) {
 	words := strings.TrimPrefix(strings.Join(allowed, ", "), ", ")
 	p.Check(slices.Contains(allowed, value), variable, "%q is not one of: %s", value, words)
 }
 
-// Add adds the Problems or the Problem in err, or err as a Problem without a variable.
-// Nil adds nothing.
+// Add adds the Problems or the Problem in err, or err as a Problem without a variable. It
+// ignores nil.
 func (p *Problems) Add(err error) {
 	if err == nil {
 		return

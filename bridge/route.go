@@ -7,31 +7,31 @@ import (
 	"strings"
 )
 
-// RouteDrop is the Event.Route of an event that no topic gets.
+// RouteDrop is the Event.Route of an event that goes to no topic.
 const RouteDrop uint8 = 255
 
-// dropTarget is the target of a route whose events no topic gets.
+// dropTarget is the target of a route that drops events.
 const dropTarget = "drop"
 
-// The bounds of routes: every checkpoint names all topics, and the text of the routes.
+// The bounds of routes: every checkpoint has all topics and the text of the routes.
 const (
 	maxRoutedTopics = 32
 	maxRoutesText   = 1000
 )
 
-// Routes say which topic gets which event. The first rule that matches counts; without one
-// it is the stream's default topic. The zero value has no rules.
+// Routes decide which topic gets which event. The first rule that matches counts. An event
+// without such a rule goes to the stream's default topic. The zero value has no rules.
 type Routes struct {
 	// Text is the setting that the routes were parsed from, without spaces.
 	Text  string
 	Rules []Route
-	// Topics are the topics of the rules, each once, without the default topic.
+	// Topics are the topics of the rules, without duplicates and without the default topic.
 	Topics []string
 }
 
 // Route is one rule.
 type Route struct {
-	// Pointer is the JSON pointer to the value that is compared, empty for the event's type.
+	// Pointer is the JSON pointer to the compared value, empty for the event's type.
 	// Pattern is compared with the whole value; each * in it matches any text.
 	Pointer, Pattern string
 	// To is the Event.Route of the events that match.
@@ -95,7 +95,7 @@ func (r *Routes) target(topic, defaultTopic string) uint8 {
 	if i < 0 {
 		i, r.Topics = len(r.Topics), append(r.Topics, topic)
 	}
-	return uint8(min(i, maxRoutedTopics) + 1) // ParseRoutes refuses more
+	return uint8(min(i, maxRoutedTopics) + 1) // ParseRoutes rejects more
 }
 
 // Target returns the topic of an Event.Route, or "drop".
@@ -119,7 +119,8 @@ func (r *Routes) ByType() bool {
 	return slices.ContainsFunc(r.Rules, func(rule Route) bool { return rule.Pointer == "" })
 }
 
-// Matches reports whether a value matches the pattern. An absent value, nil, matches none.
+// Matches reports whether a value matches the pattern. An absent value is nil and matches
+// no pattern.
 func (r *Route) Matches(value []byte) bool {
 	first, rest, wild := strings.Cut(r.Pattern, "*")
 	if value == nil || !wild {

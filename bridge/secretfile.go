@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// MaxSecretFile bounds a file that holds a value, in bytes. The largest values are
-// bundles of certificates.
+// MaxSecretFile bounds a file with a value, in bytes. The largest values are bundles of
+// certificates.
 const MaxSecretFile = 1 << 20
 
 // ReadSecretFile reads the value in a regular file, or in a link to one, without trailing
-// line breaks. It rejects pipes and devices: they may block, and cannot be read again when
-// the value is rotated.
+// line breaks. It rejects pipes and devices, because they may block, and cannot be read
+// again when the value is rotated.
 func ReadSecretFile(path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -37,7 +37,7 @@ func ReadSecretFile(path string) (string, error) {
 	return strings.TrimRight(string(content), "\r\n"), nil
 }
 
-// Reread returns a value, or what its file contains now if it was read from one.
+// Reread returns the value, or the present content of its file if it was read from one.
 func Reread(value, file string) (string, error) {
 	if file == "" {
 		return value, nil

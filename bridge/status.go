@@ -30,7 +30,7 @@ var States = []State{
 	StateStarting, StateStandby, StateRunning, StateIdle, StateBackoff, StatePaused, StateBlocked, StateStopped,
 }
 
-// Text is the state for people. The values of StateIdle and StateBackoff are for JSON,
+// Text returns the state for people. The values of StateIdle and StateBackoff are for JSON,
 // metrics and spans.
 func (s State) Text() string {
 	switch s {
@@ -45,11 +45,11 @@ func (s State) Text() string {
 // Contract is how an API marks the end of its results.
 type Contract string
 
-// The two public contracts, and not yet seen.
+// The two public contracts, and a value for an unknown one.
 const (
 	ContractUnknown     Contract = ""
 	ContractEmptyCursor Contract = "empty-cursor" // nextCursor is null, empty or absent
-	ContractEmptyItems  Contract = "empty-items"  // a cursor always comes; no items means the end
+	ContractEmptyItems  Contract = "empty-items"  // every page has a cursor; a page without items is the end
 )
 
 // Status is a snapshot of one stream. status --json and /api/v1/status show its JSON
@@ -63,27 +63,28 @@ type Status struct {
 	Reason Reason `json:"reason,omitempty"`
 	Error  string `json:"error,omitempty"`
 	Hint   string `json:"hint,omitempty"`
-	// Since is when State began, NextTry when the next request is sent; zero is at once.
+	// Since is when State began. NextTry is when the next request is sent; zero means at
+	// once.
 	Since   time.Time `json:"since"`
 	NextTry time.Time `json:"next_try,omitzero"`
 	// Overlap is the last overlap, read again after the API rejected a cursor.
 	Overlap *Overlap `json:"overlap,omitempty"`
-	// PausedUntil is the checkpoint's, while the stream is paused.
+	// PausedUntil is that of the checkpoint, while the stream is paused.
 	PausedUntil int64 `json:"paused_until,omitempty"`
 
 	// Leader is true while this process owns the stream.
 	Leader bool `json:"leader"`
-	// Mode and Version are the checkpoint's. CursorHash and CursorBytes describe its
-	// cursor, TailItems counts its Tail.
+	// Mode and Version are those of the checkpoint. CursorHash and CursorBytes describe its
+	// cursor. TailItems counts its Tail.
 	Mode        Mode    `json:"mode"`
 	Version     Version `json:"place"`
 	CursorHash  string  `json:"cursor_hash,omitempty"`
 	CursorBytes int     `json:"cursor_bytes,omitempty"`
 	TailItems   int     `json:"tail_items,omitempty"`
 
-	// Events, Pages, Outside and the events Dropped by a route are the checkpoint's. The
-	// others count in this process: Published events, DeadLettered items, dropped items that
-	// the API Repeated, Requests, and Failures since the last success.
+	// Events, Pages, Outside and the events Dropped by a route are those of the checkpoint.
+	// The others count in this process: Published events, DeadLettered items, dropped items
+	// that the API Repeated, Requests, and Failures since the last success.
 	Events       int64 `json:"events"`
 	Pages        int64 `json:"pages"`
 	Outside      int64 `json:"outside_range,omitempty"`
@@ -91,52 +92,53 @@ type Status struct {
 	DeadLettered int64 `json:"dead_lettered"`
 	Dropped      int64 `json:"dropped_by_route,omitempty"`
 	Repeated     int64 `json:"repeated"`
-	// BorderRepeats counts the dropped items that ended the page before, in this
-	// process.
+	// BorderRepeats counts the dropped items that were at the end of the page before, in
+	// this process.
 	BorderRepeats int64 `json:"border_repeats"`
 	// Late counts the events that the API showed late, in this process.
 	Late Late `json:"late_events,omitempty"`
-	// FullPage is true while the last page was full and named no next page, or itself:
-	// the API may hold back more items.
+	// FullPage is true while the last page was full and named no next page, or named
+	// itself. The API may hold back more items.
 	FullPage bool `json:"full_page_without_next,omitempty"`
-	// OlderPage is true while the last page, not the first one, lists older items and
-	// none that it listed before: the API may have forgotten the cursor.
+	// OlderPage is true while the last page, which is not the first one, lists older items
+	// and none that it listed before. The API may have forgotten the cursor.
 	OlderPage bool `json:"older_page,omitempty"`
-	// Warnings are reasons to doubt a healthy State: a stream with warnings is not
-	// shown as healthy.
+	// Warnings are reasons to doubt a healthy State. A stream with warnings is not shown as
+	// healthy.
 	Warnings []Warning `json:"warnings,omitempty"`
 	Requests int64     `json:"requests"`
 	Failures int64     `json:"consecutive_failures"`
 	// Rate is events per second, averaged over the last ten seconds.
 	Rate float64 `json:"rate"`
-	// Pace is seconds of the export per second, averaged likewise: above 1, a stream
-	// that is behind catches up.
+	// Pace is the seconds of the export per second, averaged over the same time. Above 1, a
+	// stream that is behind catches up.
 	Pace float64 `json:"pace"`
 
-	// Position is the checkpoint's PositionTime, LastEvent its LastEventTime,
+	// Position is the checkpoint's PositionTime, LastEvent its LastEventTime, and
 	// LastCommit its WrittenAt. LastPoll is when a request last succeeded.
 	Position   time.Time `json:"position,omitzero"`
 	LastEvent  time.Time `json:"last_event,omitzero"`
 	LastCommit time.Time `json:"last_commit,omitzero"`
 	LastPoll   time.Time `json:"last_poll,omitzero"`
-	// CaughtUp is true while the API has nothing more. Contract is how the API marks
+	// CaughtUp is true while the API has no more events. Contract is how the API marks
 	// that, empty until it has done so.
 	CaughtUp bool     `json:"caught_up"`
 	Contract Contract `json:"contract,omitempty"`
-	// Ended is why a bounded run or a window ended. EndedEmpty is the number of empty
-	// pages in a row that ended it, 0 if something else did. If it is not 0, the API
-	// has never marked its end, and more events may follow.
+	// Ended is why a bounded run or a window ended. EndedEmpty is the number of consecutive
+	// empty pages that ended it, 0 if they did not. If it is not 0, the API has never
+	// marked its end, and more events may follow.
 	Ended      string `json:"ended,omitempty"`
 	EndedEmpty int    `json:"ended_empty,omitempty"`
-	// PrefetchedPages and PrefetchedBytes are fetched, but not acknowledged by the sink.
+	// PrefetchedPages and PrefetchedBytes count pages that are fetched, but not
+	// acknowledged by the sink.
 	PrefetchedPages int   `json:"prefetched_pages"`
 	PrefetchedBytes int64 `json:"prefetched_bytes"`
 	// StoreLagPages counts the committed pages missing from the store, in exactly-once
 	// mode.
 	StoreLagPages int64 `json:"store_lag_pages"`
 
-	// Attested is the last attested period; nil if the stream is not attested, or if it is
-	// unknown.
+	// Attested is the last attested period. It is nil if the stream is not attested, or if
+	// the period is unknown.
 	Attested *Attested `json:"attested,omitempty"`
 
 	// Dependencies are keyed by DependencySource, DependencySink and
@@ -146,23 +148,24 @@ type Status struct {
 
 // Attested is the last attested period of a stream.
 type Attested struct {
-	// Seq is the number of the record, 0 if there is none. The other fields are the record's.
+	// Seq is the number of the record, 0 if there is none. The other fields are those of
+	// the record.
 	Seq     int64     `json:"seq"`
 	From    time.Time `json:"from,omitzero"`
 	To      time.Time `json:"to,omitzero"`
 	Listed  int64     `json:"listed"`
 	Missing int64     `json:"missing"`
-	// Repaired counts the events that were missing and were published for the record.
+	// Repaired counts the missing events that were published for the record.
 	Repaired int64 `json:"repaired"`
 	// Pending counts the periods that the stream's position has passed since To.
 	Pending int64 `json:"pending"`
-	// Error is why the next period is not attested, empty if nothing is wrong. Hint is what
+	// Error is why the next period is not attested, or empty. Hint tells the operator what
 	// to do.
 	Error string `json:"error,omitempty"`
 	Hint  string `json:"hint,omitempty"`
 }
 
-// Warnings are the doubts that an attestation casts on a stream.
+// Warnings returns the doubts about a stream that follow from its attestation.
 func (a *Attested) Warnings(stream string) (all []Warning) {
 	if a == nil {
 		return nil
@@ -181,7 +184,7 @@ func (a *Attested) Warnings(stream string) (all []Warning) {
 	return all
 }
 
-// Codes of Warning, beside StuckFullPage and StuckOlder.
+// Codes of Warning, besides StuckFullPage and StuckOlder.
 const (
 	// WarningUnread: the first page names no next page, but a part of it looks like the
 	// next cursor.
@@ -200,13 +203,13 @@ const (
 
 // Warning is a reason to doubt a healthy State.
 type Warning struct {
-	// Code is stable, Text says what was seen, Hint what to do.
+	// Code is stable. Text says what was seen, and Hint what to do.
 	Code string `json:"code"`
 	Text string `json:"text"`
 	Hint string `json:"hint,omitempty"`
 }
 
-// EndDoubtful reports whether a warning says that more results may follow their end.
+// EndDoubtful reports whether a warning says that more results may follow the end.
 func (s *Status) EndDoubtful() bool {
 	return slices.ContainsFunc(s.Warnings, func(w Warning) bool {
 		return slices.Contains([]string{StuckFullPage, StuckOlder, WarningUnread, WarningStart}, w.Code)
@@ -221,7 +224,7 @@ func (s *Status) ApplyDependencies() {
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Dependencies)) {
 		if name == DependencyStore && s.Mode == ExactlyOnce {
-			continue // the store has a copy and the commands; events flow without it
+			continue // the store has a copy and the commands: events flow without it
 		}
 		if d := s.Dependencies[name]; !d.Up {
 			s.State, s.Since, s.CaughtUp = StateBackoff, d.Since, false
@@ -231,7 +234,7 @@ func (s *Status) ApplyDependencies() {
 	}
 }
 
-// DeadShare is the share of dead letters in the events of this process, from 0 to 1.
+// DeadShare returns the share of dead letters in the events of this process, from 0 to 1.
 func (s *Status) DeadShare() float64 {
 	if s.DeadLettered == 0 {
 		return 0
@@ -245,8 +248,8 @@ func (s *Status) Fenced() bool { return s.State == StateBlocked && s.Reason == R
 
 // Dependency is the availability of a server that the stream needs.
 type Dependency struct {
-	// Up and Trouble are unchanged since Since. Trouble says in a few words why the
-	// server is not up, for example "is down"; Error says it in full.
+	// Up and Trouble have not changed since Since. Trouble says in a few words why the
+	// server is not up, for example "is down". Error is the full text.
 	Up      bool      `json:"up"`
 	Since   time.Time `json:"since"`
 	Trouble string    `json:"trouble,omitempty"`
@@ -256,7 +259,7 @@ type Dependency struct {
 // troubleOf describes a server that fails with err. A server that answers is not down.
 func troubleOf(name string, err error) string {
 	f := FaultOf(err)
-	status, _ := strconv.Atoi(f.Code) // 0 if it is none
+	status, _ := strconv.Atoi(f.Code) // 0 for other codes
 	is := func(codes ...string) bool { return slices.Contains(codes, f.Code) }
 	switch {
 	case f.Reason == ReasonAuth && name == DependencySource:
@@ -326,22 +329,22 @@ const MaxLanes = 256
 
 // Member is a process in a stream's group, as the group coordinator reports it.
 type Member struct {
-	// Process is its name, as in its checkpoints; empty if unknown, for example during
-	// a rebalance.
+	// Process is the name of the process in its checkpoints; empty if unknown, for example
+	// during a rebalance.
 	Process string `json:"process,omitempty"`
-	// ClientID is its KAFKA_CLIENT_ID.
+	// ClientID is the KAFKA_CLIENT_ID of the process.
 	ClientID string `json:"client_id"`
-	// Host is its address as seen by the brokers.
+	// Host is the address of the process as the brokers see it.
 	Host string `json:"host"`
-	// InstanceID is its BRIDGE_INSTANCE_ID; empty if it has none.
+	// InstanceID is the BRIDGE_INSTANCE_ID of the process, or empty.
 	InstanceID string `json:"instance_id,omitempty"`
-	// Owner is true if the stream is assigned to it. During a rebalance, perhaps no
-	// member is the owner.
+	// Owner is true if the stream is assigned to the process. During a rebalance, it may be
+	// true for no member.
 	Owner bool `json:"owner"`
 }
 
 // String names the process for people.
 func (m Member) String() string { return m.Name() + " at " + m.Host }
 
-// Name is the name of the process, or else its instance id or client id.
+// Name returns the name of the process, or else its instance id or client id.
 func (m Member) Name() string { return cmp.Or(m.Process, m.InstanceID, m.ClientID) }

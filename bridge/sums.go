@@ -14,24 +14,24 @@ const IDsChanged = "+ids"
 // ValuesEncrypted is in the name of rules that encrypt values.
 const ValuesEncrypted = "+enc"
 
-// Sums identify an item whose record lacks private data. They are made of the item as it
-// was received, so that items that differ in private data alone stay different, and so that
-// a change of the rules changes no identity. Each is computed when it is first asked for:
-// most items with an id need none. They point into the page; the page's owner may use them.
+// Sums identify an item whose record lacks private data. They are sums of the item as
+// received. So items that differ only in private data stay different, and a change of the
+// rules changes no identity. Each sum is computed at its first use, because most items with
+// an id need none. They point into the page; the owner of the page may use them.
 //
-// What WasIdentity, WasRecord, WasBorder and Plain return is that of an item without rules.
-// It may be compared with what was stored before there were rules, but never stored: whoever
-// knows the rest of an item can guess an address by its SHA-256.
+// The results of WasIdentity, WasRecord, WasBorder and Plain are those of an item without
+// rules. They may be compared with values stored before there were rules, but never stored:
+// with the rest of an item and its SHA-256, anybody can guess an address.
 type Sums struct {
-	// Replaced is set if a constant is in place of an encrypted value. The item's record may
-	// have been published with the value, so that only its id identifies it.
+	// Replaced is set if a constant replaces an encrypted value. The item's record may have
+	// been published with the value, so only its id identifies it.
 	Replaced bool
 
 	mac          func([]byte) [sha256.Size]byte
 	item, id     []byte
 	secret       bool // a rule changes the id
 	known        sumsKnown
-	name         Identity // of a secret id
+	name         Identity // identity of a secret id
 	keyed, plain [sha256.Size]byte
 }
 
@@ -43,7 +43,7 @@ const (
 	nameKnown
 )
 
-// first reports whether a sum is asked for the first time.
+// first reports whether this is the first use of a sum.
 func (k *sumsKnown) first(sum sumsKnown) bool {
 	before := *k
 	*k |= sum
@@ -106,7 +106,7 @@ func (s *Sums) WasRecord() [16]byte {
 	return [16]byte(sum[:16])
 }
 
-// Was returns the sums from before there were rules, of an item without an id.
+// Was returns the sums of an item without an id from before there were rules.
 func (s *Sums) Was() *Sums {
 	return &Sums{keyed: s.Plain(), plain: s.Plain(), known: keyedKnown | plainKnown}
 }
@@ -120,7 +120,7 @@ func (s *Sums) Detach() *Sums {
 	return &own
 }
 
-// borderID is what the prefix of a BorderItem is made of.
+// borderID returns the bytes of which the prefix of a BorderItem is made.
 func (s *Sums) borderID() []byte {
 	if s.secret {
 		s.Identity()
@@ -129,7 +129,8 @@ func (s *Sums) borderID() []byte {
 	return s.id
 }
 
-// in reports whether the item, now or before there were rules, is in a border.
+// in reports whether a border has the item, as it is now or as it was before there were
+// rules.
 func (s *Sums) in(b BorderItems, may func(prefix uint32) bool) bool {
 	return may(BorderPrefix(s.borderID())) && slices.Contains(b, s.Border()) ||
 		may(BorderPrefix(s.id)) && slices.Contains(b, s.WasBorder())
@@ -159,8 +160,8 @@ func appendSumID(to []byte, sum [sha256.Size]byte) []byte {
 	return recordIDEncoding.AppendEncode(to, sum[:16])
 }
 
-// SumsOfRecord returns the sums of an item without an id by the id of its record. Other
-// items have no such record id.
+// SumsOfRecord returns the sums of an item without an id from the id of its record. It
+// returns nil for a record id of another form.
 func SumsOfRecord(id []byte) *Sums {
 	s := Sums{known: keyedKnown | plainKnown}
 	sum := id[:min(len(id), recordIDEncoding.EncodedLen(16))]
@@ -170,7 +171,7 @@ func SumsOfRecord(id []byte) *Sums {
 	return &s
 }
 
-// Form returns bytes that only equal items have.
+// Form returns bytes that are equal only for equal items.
 func (e *Event) Form() []byte {
 	if e.Sums != nil {
 		e.Sums.Keyed()
@@ -179,7 +180,8 @@ func (e *Event) Form() []byte {
 	return e.Raw
 }
 
-// Withheld reports whether no record may have the item: a rule could not be applied.
+// Withheld reports whether no record may have the item, because a rule could not be
+// applied.
 func (e *Event) Withheld() bool { return e.Sums != nil && e.Raw == nil }
 
 // sum returns the sum of the item's bytes that may be stored.
@@ -196,8 +198,8 @@ func (e *Event) Sum() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// HasSum reports whether a stored sum, in hexadecimal, is the item's: that of Sum, or that
-// from before there were rules.
+// HasSum reports whether a stored sum, in hexadecimal, is that of the item: the result of
+// Sum, or the sum from before there were rules.
 func (e *Event) HasSum(sum string) bool {
 	if sum == e.Sum() {
 		return true
@@ -209,8 +211,8 @@ func (e *Event) HasSum(sum string) bool {
 	return sum == hex.EncodeToString(plain[:])
 }
 
-// WasIdentity returns the identity from before there were rules; ok is false if it is that
-// of now.
+// WasIdentity returns the identity from before there were rules. ok is false if the
+// identity has not changed.
 func (e *Event) WasIdentity() (id Identity, ok bool) {
 	if e.Sums == nil || e.Sums.id != nil && !e.Sums.secret {
 		return id, false
@@ -218,9 +220,9 @@ func (e *Event) WasIdentity() (id Identity, ok bool) {
 	return e.Sums.WasIdentity(), true
 }
 
-// HasRecordID reports whether a record id is the event's: that of AppendRecordID, of which
-// the first most bytes are compared, that from before there were rules, or that of a record
-// whose item is withheld.
+// HasRecordID reports whether a record id is that of the event. It compares the first most
+// bytes with the result of AppendRecordID. It also accepts the id from before there were
+// rules, and that of a record whose item is withheld.
 func (e *Event) HasRecordID(id string, most int) bool {
 	own := e.AppendRecordID(nil)
 	if string(own[:min(len(own), most)]) == id {

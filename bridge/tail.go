@@ -15,7 +15,7 @@ func (t Tail) MarshalText() ([]byte, error) {
 	return encodeBlocks(t, len(Identity{}), func(to []byte, id Identity) []byte { return append(to, id[:]...) })
 }
 
-// UnmarshalText decodes what MarshalText encoded.
+// UnmarshalText decodes the result of MarshalText.
 func (t *Tail) UnmarshalText(text []byte) (err error) {
 	*t, err = decodeBlocks("tail", text, len(Identity{}), func(b []byte) Identity { return Identity(b) })
 	return err
@@ -46,8 +46,8 @@ func decodeBlocks[V any](name string, text []byte, size int, value func([]byte) 
 	return all, nil
 }
 
-// RecentCursors are the last cursors that the stream left behind, oldest first, each as
-// the first 8 bytes of its SHA-256. In JSON it is one base64 string.
+// RecentCursors are the last cursors that the stream has left, oldest first, each as the
+// first 8 bytes of its SHA-256. In JSON they are one base64 string.
 type RecentCursors []uint64
 
 // MarshalText encodes the cursors.
@@ -55,7 +55,7 @@ func (c RecentCursors) MarshalText() ([]byte, error) {
 	return encodeBlocks(c, 8, binary.BigEndian.AppendUint64)
 }
 
-// UnmarshalText decodes what MarshalText encoded.
+// UnmarshalText decodes the result of MarshalText.
 func (c *RecentCursors) UnmarshalText(text []byte) (err error) {
 	*c, err = decodeBlocks("trail", text, 8, binary.BigEndian.Uint64)
 	return err

@@ -12,23 +12,23 @@ import (
 // a truncated log, another ID a recreated topic.
 type TopicState struct {
 	Name string `json:"name"`
-	// ID is assigned by the server. It changes when the topic is deleted and
-	// recreated. Empty if the server has no topic ids.
+	// ID is the topic id from the server. It changes when the topic is recreated. It is
+	// empty if the server has no topic ids.
 	ID string `json:"id,omitempty"`
 	// DeadLetters is true for the dead-letter topic.
 	DeadLetters bool `json:"letters,omitempty"`
-	// Former is true for a topic of events that the stream no longer publishes to. It may
-	// have been deleted.
+	// Former is true for a topic of events to which the stream no longer publishes. The
+	// topic may have been deleted.
 	Former bool `json:"former,omitempty"`
-	// Partitions is the number of partitions, GrewFrom the number before GrewAt, in
-	// milliseconds since the epoch: the order per key does not hold across GrewAt. 0
-	// if partitions were never added.
+	// Partitions is the number of partitions. GrewFrom is the number before GrewAt, in
+	// milliseconds since the epoch, across which the order per key does not hold. GrewAt is
+	// 0 if partitions were never added.
 	Partitions int   `json:"partitions"`
 	GrewFrom   int   `json:"grew_from,omitempty"`
 	GrewAt     int64 `json:"grew_at,omitempty"`
-	// End is a lower bound of the sum of the partitions' end offsets, Start the sum of
-	// their start offsets. KeepsAll is true if retention is unlimited: only then must
-	// Start not rise.
+	// End is a lower bound of the sum of the partitions' end offsets. Start is the sum of
+	// their start offsets. KeepsAll is true if retention is unlimited: only then must Start
+	// not rise.
 	End      int64 `json:"end"`
 	Start    int64 `json:"start,omitempty"`
 	KeepsAll bool  `json:"keeps_all,omitempty"`
@@ -88,8 +88,8 @@ func TopicsLost(c Checkpoint, found []TopicState) *Fault {
 	return nil
 }
 
-// TopicFault is the fault of a stream whose topic lost events or was replaced. It is
-// retried: a broker that lags behind may show a loss for a moment.
+// TopicFault returns the fault of a stream whose topic lost events or was recreated. It is
+// retried, because a broker that lags behind may briefly show a loss.
 func TopicFault(format string, args ...any) *Fault {
 	return &Fault{
 		Class: Malformed, Code: CodeTopicLost, Reason: ReasonTopic, HintCode: HintTopicLost,
@@ -97,8 +97,8 @@ func TopicFault(format string, args ...any) *Fault {
 	}
 }
 
-// TopicRecreated returns a Fault if the topic with a name has another id than in known, else
-// nil.
+// TopicRecreated returns a Fault if the topic with a name has another id than in known,
+// otherwise nil.
 func TopicRecreated(known []TopicState, name, id string) *Fault {
 	was := FindTopic(known, name)
 	if was == nil || was.Same(&TopicState{ID: id}) {
@@ -130,13 +130,13 @@ func deadLetterCount(found []TopicState) (n int64) {
 	return n
 }
 
-// Same reports whether found is the topic t; true if an id is unknown.
+// Same reports whether found is the topic t. It returns true if an id is unknown.
 func (t *TopicState) Same(found *TopicState) bool {
 	return t.ID == "" || found.ID == "" || t.ID == found.ID
 }
 
 // lossIn describes what the topic found has lost since t, or returns "". Operators delete
-// dead letters that they have handled: that is no loss.
+// dead letters that they have handled, which is no loss.
 func (t *TopicState) lossIn(found *TopicState) string {
 	switch {
 	case !t.Same(found):
@@ -174,7 +174,7 @@ func CarryOver(was, found []TopicState) (next, grown []TopicState) {
 	return WithFormer(was, next), grown
 }
 
-// maxFormer bounds the former topics: every checkpoint names them.
+// maxFormer bounds the number of former topics, because every checkpoint names them.
 const maxFormer = 32
 
 // WithFormer returns the topics found, and the topics of events in was that are not among
@@ -191,14 +191,14 @@ func WithFormer(was, found []TopicState) []TopicState {
 }
 
 // AsFound returns the known topics with the extent of the topics found. It accepts missing
-// records, but no replaced topic.
+// records, but not a recreated topic.
 func AsFound(known, found []TopicState) []TopicState {
 	known = slices.Clone(known)
 	for i := range known {
 		t := &known[i]
 		if now := FindTopic(found, t.Name); now != nil && t.Same(now) {
 			if now.End < t.End {
-				t.Ends = "" // which partitions lost records is unknown
+				t.Ends = "" // it is unknown which partitions lost records
 			}
 			t.End, t.Start, t.KeepsAll = min(t.End, now.End), now.Start, now.KeepsAll
 		}

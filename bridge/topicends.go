@@ -11,11 +11,11 @@ import (
 const maxEnds = 256
 
 // Ends are the end offsets of a topic's partitions, from partition 0 on, as base64 of
-// variable-length integers: a few bytes a partition. Empty is unknown.
+// variable-length integers: a few bytes per partition. Empty is unknown.
 type Ends string
 
-// EncodeEnds returns the offsets as Ends. For more than 256 partitions they are unknown:
-// every checkpoint would be too large.
+// EncodeEnds returns the offsets as Ends. More than 256 partitions give unknown Ends,
+// because every checkpoint would be too large.
 func EncodeEnds(offsets []int64) Ends {
 	if len(offsets) > maxEnds {
 		return ""
@@ -44,20 +44,21 @@ func (e Ends) Offsets() (offsets []int64) {
 }
 
 // Since is where the reading of published events begins. In each partition that is the
-// first record of Time, or the end of the partition in Topics, whichever comes first. A
-// record has the time of its event, which may be hours before its publishing.
+// first record of Time, or the end of the partition in Topics, whichever is first. The
+// timestamp of a record is the time of its event, which may be hours before the publish
+// time.
 type Since struct {
 	Time   time.Time
 	Topics []TopicState
-	// EndsOnly ignores Time: a topic that is not in Topics, or whose Ends are unknown,
-	// is read whole. Records that were deleted after the ends are a Permanent Fault.
+	// EndsOnly ignores Time. A topic that is not in Topics, or whose Ends are unknown, is
+	// read whole. Records that were deleted after the ends are a Permanent Fault.
 	EndsOnly bool
-	// ByKey matches events by their ItemKey in place of their bytes, so that a changed
-	// item is no other event.
+	// ByKey matches events by their ItemKey instead of their bytes, so that a changed item
+	// is not another event.
 	ByKey bool
 }
 
-// earlierTopics returns the topics of a and b, each in its earlier state.
+// earlierTopics returns the topics of a and b, each in the earlier of its states.
 func earlierTopics(a, b []TopicState) []TopicState {
 	all := slices.Clone(a)
 	for i := range b {

@@ -80,7 +80,7 @@ func (c *Client) checkNode(ctx context.Context, node redis.Cmdable) ([]Finding, 
 	}
 	where := c.where
 	if member, ok := node.(*redis.Client); ok && node != redis.Cmdable(c.rdb) {
-		where = member.Options().Addr // of a cluster
+		where = member.Options().Addr // a node of a cluster
 	}
 	answers := fmt.Sprintf("%s answers in %.1f ms, version %s", where, float64(latency.Microseconds())/1000, version(info))
 	return []Finding{{Level: OK, Text: answers}, roleOf(info), evictionOf(info), c.persistence(ctx, node, info)}, nil
@@ -171,18 +171,30 @@ func evictionOf(info map[string]string) Finding {
 	case policy == "noeviction":
 		return Finding{Level: OK, Text: "noeviction"}
 	case strings.HasPrefix(policy, "volatile-"):
-		return Finding{Level: Warn, Text: "maxmemory-policy " + policy + " evicts requests, answers and the live status when memory is full", Hint: hint}
+		return Finding{
+			Level: Warn, Hint: hint,
+			Text: "maxmemory-policy " + policy + " evicts requests, answers and the live status when memory is full",
+		}
 	case info["maxmemory"] == "0":
-		return Finding{Level: Warn, Text: "maxmemory-policy " + policy + " would evict the checkpoint if maxmemory were set", Hint: hint}
+		return Finding{
+			Level: Warn, Hint: hint,
+			Text: "maxmemory-policy " + policy + " would evict the checkpoint if maxmemory were set",
+		}
 	}
-	return Finding{Level: Fail, Text: "maxmemory-policy " + policy + " evicts the checkpoint when memory is full", Hint: hint}
+	return Finding{
+		Level: Fail, Hint: hint,
+		Text: "maxmemory-policy " + policy + " evicts the checkpoint when memory is full",
+	}
 }
 
 // persistence checks what a restart of the server loses.
 func (c *Client) persistence(ctx context.Context, node redis.Cmdable, info map[string]string) Finding {
 	switch {
 	case info["aof_enabled"] == "1" && info["aof_last_write_status"] == "err":
-		return Finding{Level: Fail, Text: "append-only on, but the last write failed", Hint: "check the server's disk and log"}
+		return Finding{
+			Level: Fail, Hint: "check the server's disk and log",
+			Text: "append-only on, but the last write failed",
+		}
 	case info["aof_enabled"] == "1":
 		return Finding{Level: OK, Text: "append-only on"}
 	case info["aof_enabled"] == "":
@@ -197,9 +209,15 @@ func (c *Client) persistence(ctx context.Context, node redis.Cmdable, info map[s
 	save := values["save"]
 	switch {
 	case err != nil: // managed servers refuse CONFIG
-		return Finding{Level: Warn, Text: "append-only off, snapshots unknown: a restart may lose the last commits", Hint: hint}
+		return Finding{
+			Level: Warn, Hint: hint,
+			Text: "append-only off, snapshots unknown: a restart may lose the last commits",
+		}
 	case save == "":
-		return Finding{Level: Warn, Text: "no persistence: a restart loses the history and, in at-least-once mode, the checkpoint", Hint: hint}
+		return Finding{
+			Level: Warn, Hint: hint,
+			Text: "no persistence: a restart loses the history and, in at-least-once mode, the checkpoint",
+		}
 	}
 	return Finding{Level: Warn, Text: "snapshots only (save " + save + "): a restart loses the last commits", Hint: hint}
 }
@@ -217,14 +235,18 @@ func (c *Client) checkScripts(ctx context.Context) Finding {
 	id := rand.Text()[:12]
 	var reply []string
 	err := c.call(ctx, "run a script", func(ctx context.Context) (err error) {
-		reply, err = probe.Run(ctx, c.rdb, []string{c.prefix + ":check:" + id}, id, decimal(probeTTL.Milliseconds())).StringSlice()
+		keys := []string{c.prefix + ":check:" + id}
+		reply, err = probe.Run(ctx, c.rdb, keys, id, decimal(probeTTL.Milliseconds())).StringSlice()
 		return err
 	})
 	switch {
 	case err != nil:
 		return failure(err)
 	case len(reply) != 2 || reply[0] != id || reply[1] != "1":
-		return Finding{Level: Fail, Text: fmt.Sprintf("test key not stored: %v", reply), Hint: "check whether the server has reached maxmemory"}
+		return Finding{
+			Level: Fail, Hint: "check whether the server has reached maxmemory",
+			Text: fmt.Sprintf("test key not stored: %v", reply),
+		}
 	}
 	return Finding{Level: OK, Text: "scripts allowed, test key written and removed"}
 }

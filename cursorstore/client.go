@@ -172,9 +172,9 @@ func (s *stream) eval(
 	return reply, nil
 }
 
-// LogTo sends go-redis's own messages to the logger at debug level: an operation's error
-// reports each of them too. Nil discards them. It applies to the
-// whole process; by default go-redis writes to standard error.
+// LogTo sends go-redis's own messages to the logger at debug level, because the error of
+// the operation reports each of them too. Nil discards them. It applies to the whole
+// process; by default go-redis writes to standard error.
 func LogTo(log *slog.Logger) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)

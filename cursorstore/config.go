@@ -41,7 +41,10 @@ type Config struct {
 
 // DefaultConfig returns the default of every setting.
 func DefaultConfig() Config {
-	return Config{URL: "redis://localhost:6379/0", Timeout: 2 * time.Second, Prefix: "exportbridge", HistoryAge: 30 * 24 * time.Hour}
+	return Config{
+		URL: "redis://localhost:6379/0", Timeout: 2 * time.Second, Prefix: "exportbridge",
+		HistoryAge: 30 * 24 * time.Hour,
+	}
 }
 
 // URL is the value of REDIS_URL. It prints without its password.
@@ -83,12 +86,13 @@ func (c *Config) Validate() error {
 	p.Add(err)
 	p.Check(c.Timeout > 0, "REDIS_TIMEOUT", "must be above 0, for example 2s")
 	p.Check(c.HistoryAge >= time.Hour, "CURSOR_HISTORY_AGE", "must be at least 1h, for example 720h")
-	p.Check(plain(c.Prefix), "CURSOR_PREFIX", "%q may only hold letters, digits and . _ - :, for example exportbridge", c.Prefix)
+	p.Check(plain(c.Prefix), "CURSOR_PREFIX",
+		"%q may only hold letters, digits and . _ - :, for example exportbridge", c.Prefix)
 	return p.Err()
 }
 
-// Unsafe lists the settings that disable a protection. REDIS_URL is one without TLS to
-// another machine.
+// Unsafe lists the settings that disable a protection. REDIS_URL is listed if it leads to
+// another machine without TLS.
 func (c *Config) Unsafe() []string {
 	t, err := c.URL.parse(redisPort)
 	elsewhere := func(addr string) bool { return !bridge.LoopbackAddr(addr) }
@@ -131,7 +135,8 @@ func (c *Config) options() (*redis.UniversalOptions, error) {
 	p.Check(c.MasterName == "" || !t.socket,
 		"REDIS_MASTER_NAME", "needs the sentinels' hosts in REDIS_URL, for example redis://sentinel-1:26379,sentinel-2:26379")
 	p.Check(c.MasterName != "" || len(t.addrs) <= 1 || t.db == 0,
-		"REDIS_URL", "names a cluster (several hosts), which has only database 0: for example redis://node-1:6379,node-2:6379")
+		"REDIS_URL", "names a cluster (several hosts), which has only database 0: "+
+			"for example redis://node-1:6379,node-2:6379")
 	o := &redis.UniversalOptions{
 		Addrs:      t.addrs,
 		DB:         t.db,
@@ -139,7 +144,7 @@ func (c *Config) options() (*redis.UniversalOptions, error) {
 		Username:   cmp.Or(c.Username, t.username),
 		Password:   cmp.Or(c.Password.Reveal(), t.password),
 		ClientName: clientName,
-		// Redis 7.2 and later alone know CLIENT SETINFO, also in a user's permissions.
+		// Only Redis 7.2 and later know CLIENT SETINFO, even as a permission of a user.
 		DisableIdentity: true,
 
 		DialTimeout:  c.Timeout,

@@ -17,7 +17,7 @@ import (
 	"exportbridge/bridge"
 )
 
-// errReply: a script returned an unknown reply.
+// errReply means that a script returned an unknown reply.
 var errReply = errors.New("unexpected script reply")
 
 // ErrWrites is a Transient fault of a server that rejects writes and answers
@@ -41,26 +41,37 @@ const Permissions = "+ping +select +client|setname +info +scan +type +time +mult
 // version 7 prefix script errors.
 var symptoms = []symptom{
 	{"WRONGPASS", bridge.Permanent, "wrongpass", "check REDIS_USERNAME and REDIS_PASSWORD"},
-	{"NOAUTH", bridge.Permanent, "noauth", "authentication required: set REDIS_PASSWORD, and REDIS_USERNAME for an ACL user"},
-	{"called without any password configured", bridge.Permanent, "wrongpass", "the server has no password: unset REDIS_PASSWORD"},
+	{"NOAUTH", bridge.Permanent, "noauth",
+		"authentication required: set REDIS_PASSWORD, and REDIS_USERNAME for an ACL user"},
+	{"called without any password configured", bridge.Permanent, "wrongpass",
+		"the server has no password: unset REDIS_PASSWORD"},
 	{"NOPERM", bridge.Permanent, "noperm", "grant the user the keys CURSOR_PREFIX:* and the commands " + Permissions},
-	{"DENIED", bridge.Permanent, "denied", "the server is in protected mode: give it a password, or connect over loopback"},
-	{"unknown command", bridge.Permanent, "unknown-command", "the server must be Redis 6 or later, or compatible, with scripts allowed"},
+	{"DENIED", bridge.Permanent, "denied",
+		"the server is in protected mode: give it a password, or connect over loopback"},
+	{"unknown command", bridge.Permanent, "unknown-command",
+		"the server must be Redis 6 or later, or compatible, with scripts allowed"},
 	{"DB index is out of range", bridge.Permanent, "database", "the database in REDIS_URL does not exist; /0 always does"},
 	{"invalid DB index", bridge.Permanent, "database", "the database in REDIS_URL does not exist; /0 always does"},
-	{"SELECT is not allowed in cluster mode", bridge.Permanent, "database", "a cluster has only database 0: use /0 in REDIS_URL"},
-	{"cluster support disabled", bridge.Permanent, "cluster", "several hosts in REDIS_URL mean a cluster, but the server is standalone: use one host, or set REDIS_MASTER_NAME for sentinels"},
+	{"SELECT is not allowed in cluster mode", bridge.Permanent, "database",
+		"a cluster has only database 0: use /0 in REDIS_URL"},
+	{"cluster support disabled", bridge.Permanent, "cluster",
+		"several hosts in REDIS_URL mean a cluster, but the server is standalone: " +
+			"use one host, or set REDIS_MASTER_NAME for sentinels"},
 	{"CROSSSLOT", bridge.Permanent, "cluster", "the server is part of a cluster: list several of its nodes in REDIS_URL"},
 	{"MOVED ", bridge.Permanent, "cluster", "the server is part of a cluster: list several of its nodes in REDIS_URL"},
-	{"READONLY", bridge.Transient, "readonly", "REDIS_URL names a replica: name the primary, or use REDIS_MASTER_NAME with sentinels"},
+	{"READONLY", bridge.Transient, "readonly",
+		"REDIS_URL names a replica: name the primary, or use REDIS_MASTER_NAME with sentinels"},
 	{"OOM", bridge.Transient, "oom", "the server is at its maxmemory: raise it, or free memory; do not allow eviction"},
 	{"MISCONF", bridge.Transient, "misconf", "the server cannot write its data to disk: check its disk and log"},
 	{"NOREPLICAS", bridge.Transient, "noreplicas", "min-replicas-to-write is not met: start the replicas"},
 	{"LOADING", bridge.Transient, "loading", "wait until the server has loaded its data"},
-	{"MASTERDOWN", bridge.Transient, "masterdown", "the replica has lost its primary; wait for the fail-over or start the primary"},
+	{"MASTERDOWN", bridge.Transient, "masterdown",
+		"the replica has lost its primary; wait for the fail-over or start the primary"},
 	{"CLUSTERDOWN", bridge.Transient, "clusterdown", "the cluster does not serve all slots: check cluster info"},
-	{"max number of clients", bridge.Transient, "maxclients", "the server is at its maxclients: raise it, or close other clients"},
-	{"all sentinels specified in configuration are unreachable", bridge.Transient, "network", "check that REDIS_URL lists the sentinels and that they run"},
+	{"max number of clients", bridge.Transient, "maxclients",
+		"the server is at its maxclients: raise it, or close other clients"},
+	{"all sentinels specified in configuration are unreachable", bridge.Transient, "network",
+		"check that REDIS_URL lists the sentinels and that they run"},
 }
 
 // explain turns a client error into a Fault with the server's address, severity
@@ -103,8 +114,9 @@ func (c *Client) explain(err error) error {
 		}
 		return &bridge.Fault{
 			Code: "closed",
-			Hint: "check that Redis runs at the address in REDIS_URL, its protected-mode (set a password) and maxclients; use " + scheme,
-			Err:  fmt.Errorf("redis at %s: Redis closed the connection: %w", c.where, err),
+			Hint: "check that Redis runs at the address in REDIS_URL, its protected-mode (set a password) " +
+				"and maxclients; use " + scheme,
+			Err: fmt.Errorf("redis at %s: Redis closed the connection: %w", c.where, err),
 		}
 	}
 	return &bridge.Fault{Code: "network", Hint: "check that Redis runs at the address in REDIS_URL", Err: located}
@@ -113,7 +125,8 @@ func (c *Client) explain(err error) error {
 // isClosed reports whether the server closed the connection. go-redis drops an error
 // that the server wrote before.
 func isClosed(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 func reasonOf(class bridge.Class) bridge.Reason {
@@ -174,7 +187,8 @@ func foreign(key string, cause error) error {
 // foreignHint is the remedy for a foreign value. Redis holds a copy: a deleted
 // checkpoint is restored from the checkpoint topic.
 func foreignHint(key string) string {
-	const others = "nothing was overwritten. If another program uses the key, set CURSOR_PREFIX; if a newer exportbridge wrote it, upgrade; "
+	const others = "nothing was overwritten. If another program uses the key, set CURSOR_PREFIX; " +
+		"if a newer exportbridge wrote it, upgrade; "
 	name, field, isField := strings.Cut(key, " ")
 	switch {
 	case !strings.Contains(key, ":{"):
@@ -182,7 +196,8 @@ func foreignHint(key string) string {
 	case isField:
 		return others + fmt.Sprintf("if it was damaged: redis-cli HDEL '%s' '%s'", name, field)
 	case strings.HasSuffix(key, ":checkpoint"):
-		return others + fmt.Sprintf("if it was damaged: redis-cli DEL '%s', and the bridge writes it again from the checkpoint topic", key)
+		return others + fmt.Sprintf("if it was damaged: redis-cli DEL '%s', "+
+			"and the bridge writes it again from the checkpoint topic", key)
 	}
 	return others + fmt.Sprintf("if it was damaged: redis-cli DEL '%s'", key)
 }

@@ -137,7 +137,7 @@ var clock = redis.NewScript(`return redis.call('TIME')`)
 // deadlines refer to.
 func (i *inbox) Now(ctx context.Context) (time.Time, error) {
 	op := "time of redis for " + i.name
-	// A script, because in a cluster it goes to the stream's own node.
+	// A script, because a script runs on the stream's own node of a cluster.
 	reply, err := i.eval(ctx, op, clock, []string{i.keys.request})
 	if err != nil {
 		return time.Time{}, err

@@ -2,7 +2,7 @@ package cursorstore
 
 import (
 	"context"
-	"crypto/sha1" // what Lua in Redis offers
+	"crypto/sha1" // the hash that Lua in Redis offers
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
@@ -22,8 +22,8 @@ var advanceSource string
 
 var advance = redis.NewScript(advanceSource)
 
-// Store is one stream's part of Redis. It implements bridge.Store and
-// bridge.Inbox. All methods but Next may be called concurrently.
+// Store is one stream's part of Redis. It implements bridge.Store and bridge.Inbox. All
+// methods except Next may be called concurrently.
 type Store struct {
 	stream
 	history
@@ -121,7 +121,7 @@ func (s *Store) outcome(op string, reply []string) error {
 	case "applied":
 		s.wrote()
 		return nil
-	case "same": // only read
+	case "same": // nothing was written
 		return nil
 	case "foreign":
 		return fmt.Errorf("%s: %w", op, foreign(s.keys.checkpoint, errors.New(detail)))
@@ -151,8 +151,8 @@ func (s *Store) encode(c bridge.Checkpoint) ([]byte, error) {
 	return c.Encode()
 }
 
-// historyClass is how a commit enters the history: operator changes always,
-// data at intervals, heartbeats never.
+// historyClass returns how a commit enters the history: operator changes always, data at
+// intervals, heartbeats never.
 func historyClass(k bridge.Kind) string {
 	switch k {
 	case bridge.KindData:

@@ -24,7 +24,7 @@ type operation struct {
 	// quiet is true if the result tells nothing about the health of the server.
 	quiet bool
 
-	sent redis.Cmder // with the result
+	sent redis.Cmder // has the result
 	err  error
 }
 

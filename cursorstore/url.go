@@ -16,7 +16,8 @@ type target struct {
 	db                 int
 }
 
-const encodeText = "percent-encode special characters in its user and password (/ is %2F, ? is %3F, @ is %40), or set REDIS_PASSWORD"
+const encodeText = "percent-encode special characters in its user and password " +
+	"(/ is %2F, ? is %3F, @ is %40), or set REDIS_PASSWORD"
 
 var errEncode = errors.New("is malformed; " + encodeText)
 

@@ -15,8 +15,8 @@ import (
 const (
 	// ownedInterval is how often a standby looks whether it owns the stream.
 	ownedInterval = time.Second
-	// settledInterval is how often the position of a stream is read that has not passed a
-	// period yet.
+	// settledInterval is how often the position of a stream is read until the stream has
+	// passed a period.
 	settledInterval = 10 * time.Second
 	// retryInterval is the time between two attempts after an error.
 	retryInterval = time.Minute
@@ -25,7 +25,7 @@ const (
 // Ledger publishes the records. Only one process at a time has a Ledger: a later one fences
 // the earlier ones.
 type Ledger interface {
-	// Marks and Publish are as in kafkasink.Repair.
+	// Marks and Publish are those of kafkasink.Repair.
 	Marks() map[string][]byte
 	Publish(ctx context.Context, page *bridge.Page, mark string, value []byte) (bridge.Receipt, error)
 	Close()
@@ -44,7 +44,8 @@ type Ports struct {
 	Last  func(context.Context) ([]byte, error)
 	// Open returns the Ledger with all marks. It creates the topic if that is allowed.
 	Open func(context.Context) (Ledger, error)
-	// Attested is called with each new record, Failed with why there is none. They may be nil.
+	// Attested is called with each new record. Failed is called with the reason why there
+	// is none. Both may be nil.
 	Attested func(*Record)
 	Failed   func(error)
 }
@@ -57,8 +58,8 @@ type Attestor struct {
 	// Stream is the stream's name, Topic the topic of its events, By names the process. The
 	// mark with the value of the last record has the name of Topic: each topic has a chain.
 	Stream, Topic, By string
-	// Delay is how long after the end of a period an event of the period may still come: a
-	// stream has passed the period when its position is that much later.
+	// Delay is the maximum delay of an event after the end of its period. A stream has
+	// passed the period when its position is that much after the end.
 	Delay time.Duration
 	// Confirm is how long after the first comparison a second one decides whether events
 	// are missing: the stream may just be publishing them.
@@ -187,7 +188,7 @@ func (a *Attestor) next(ctx context.Context) (from, to int64, wait time.Duration
 		from = last.To.UnixMilli()
 		to = a.floor(from) + a.Period.Milliseconds()
 		passed := time.UnixMilli(to).Add(a.Delay)
-		if s, ok := a.Live.Status(ctx); ok && s.Position.Before(passed) { // without asking Kafka
+		if s, ok := a.Live.Status(ctx); ok && s.Position.Before(passed) { // this read does not ask Kafka
 			return from, to, settledInterval, nil
 		}
 	}
@@ -209,7 +210,8 @@ func (a *Attestor) next(ctx context.Context) (from, to int64, wait time.Duration
 	return from, to, 0, nil
 }
 
-// floor returns the beginning of the period with a time, in milliseconds since the epoch.
+// floor returns the beginning of the period that contains a time, in milliseconds since the
+// epoch.
 func (a *Attestor) floor(at int64) int64 { return at - at%a.Period.Milliseconds() }
 
 // compare compares a period. If events are missing, it compares again after Confirm, and

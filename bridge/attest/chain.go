@@ -12,12 +12,12 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// Chain are the records of a stream.
+// Chain has the records of a stream.
 type Chain struct {
 	// Records are ordered by Seq.
 	Records []Link `json:"records"`
-	// Deletes is true if the topic deletes records by its settings, or has deleted some: the
-	// first records can be gone though nobody changed the chain.
+	// Deletes is true if the topic deletes records by its settings, or has deleted some.
+	// Then the first records can be missing although nobody changed the chain.
 	Deletes bool `json:"deletes"`
 	// unread are the places of the values that are no record.
 	unread []Break
@@ -26,7 +26,7 @@ type Chain struct {
 // Link is a Record as the topic has it.
 type Link struct {
 	Record
-	// Hash is of the record's value: the next record's Previous.
+	// Hash is the hash of the record's value, which the next record has as Previous.
 	Hash string `json:"hash"`
 }
 
@@ -142,14 +142,15 @@ func (c *Chain) checkHead(value []byte) []Break {
 }
 
 // Between returns the records whose periods overlap a range, in milliseconds since the
-// epoch; a bound of 0 is none.
+// epoch; a bound of 0 is no bound.
 func (c *Chain) Between(from, to int64) []Link {
 	return slices.DeleteFunc(slices.Clone(c.Records), func(l Link) bool {
 		return from != 0 && l.To.UnixMilli() <= from || to != 0 && l.From.UnixMilli() >= to
 	})
 }
 
-// Uncovered returns what the chain lacks of a range; bounds are as in Between.
+// Uncovered returns the parts of a range that the chain does not cover. The bounds are
+// those of Between.
 func (c *Chain) Uncovered(from, to int64) []Break {
 	found := c.Between(from, to)
 	instant := func(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }

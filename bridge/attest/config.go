@@ -1,6 +1,7 @@
-// Package attest keeps the standing proof of a stream: it lists each past period of the
-// export again, compares it with the topic, and publishes one record of the result. Each
-// record has the hash of the one before, so that a reader notices a lost or a changed one.
+// Package attest keeps the standing proof of a stream. It lists each past period of the
+// export again, compares the period with the topic, and publishes one record of the result.
+// Each record has the hash of the record before, so that a reader notices a lost or changed
+// record.
 package attest
 
 import (

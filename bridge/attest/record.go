@@ -24,8 +24,8 @@ type Record struct {
 	Stream string `json:"stream"`
 	// Seq numbers the records of the stream from 1.
 	Seq int64 `json:"seq"`
-	// From is the beginning of the period, To its end, exclusive. The period begins where
-	// that of the record before ends.
+	// From is the beginning of the period, and To its end, exclusive. The period begins at
+	// the end of the period of the record before.
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
 	// Topic is the topic of the events, or several, separated by ", ".

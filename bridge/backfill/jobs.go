@@ -228,7 +228,7 @@ const (
 	WasPaused     Reason = "paused"         // someone paused it while the resumption waited
 	Overlaps      Reason = "overlaps"       // the stream or a backfill publishes the range
 	Busy          Reason = "busy"           // the process runs its maximum of windows
-	NoBounds      Reason = "no-bounds"      // the API has no such ranges
+	NoBounds      Reason = "no-bounds"      // the API does not take such bounds
 )
 
 // RejectedError means that a job cannot begin, be resumed or be cancelled. Nothing was

@@ -14,7 +14,7 @@ func (j *Job) Divide() {
 	j.Lanes = cmp.Or(j.Lanes, min(j.AtOnce(), len(j.Windows), bridge.MaxLanes))
 }
 
-// inFleet reports whether a fleet is to run the job.
+// inFleet reports whether a fleet runs the job.
 func (j *Job) inFleet() bool { return j.State == Running && j.Lanes > 0 && !j.Paused }
 
 // laneWindows returns the unfinished windows of a lane.
@@ -41,8 +41,9 @@ func (j *Job) openLanes() (open []int) {
 	return open
 }
 
-// laneShare is a lane's share of the job's rate limit. Lanes are never added, so a lane with
-// outdated knowledge takes a smaller share: all lanes together do not exceed the limit.
+// laneShare returns a lane's share of the job's rate limit. Lanes are never added, so a
+// lane with outdated knowledge takes a smaller share: all lanes together do not exceed the
+// limit.
 func (j *Job) laneShare() float64 { return 1 / float64(len(j.openLanes())) }
 
 // held is the Owner of the windows of a lane, which this process owns.

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// lanesInterval is how often the jobs of all streams are listed.
+	// lanesInterval is the time between two listings of the jobs of all streams.
 	lanesInterval = 3 * time.Second
 	// laneRetry is how long a lane that stopped early is left to other processes.
 	laneRetry = 30 * time.Second
@@ -25,13 +25,13 @@ const (
 // transactions when its job is paused, cancelled or done, when its stream is removed, and
 // when Run ends. All methods may be called concurrently.
 type Lanes struct {
-	// As in NewLanes.
+	// stopped is that of NewLanes.
 	stopped func(stream, job string, lane int, err error)
 	ended   func(*Job)
 	wake    chan struct{}
 
 	mu       sync.Mutex // guards all below
-	planners []*Planner // never changed, but replaced
+	planners []*Planner // replaced as a whole, never changed
 	lanes    map[laneKey]*laneRun
 }
 

@@ -39,7 +39,7 @@ type Spec struct {
 	// default: Parallel windows, and all at a time but not more than
 	// DefaultParallel.
 	Windows, Parallel int
-	// RateLimit is as in Job; 0 is that of the Planner.
+	// RateLimit is that of Job; 0 is that of the Planner.
 	RateLimit float64
 	// Events are the event types, by default the stream's, and Topic is the target,
 	// by default a new one. Only a replay may set them.
@@ -170,9 +170,9 @@ type Plan struct {
 	Notes []string
 }
 
-// Hash differs between plans with different ids, or that publish different events or in
-// a different way. It leaves out what the live stream learns later: after a move, the
-// stream knows its source with the next page, and the end mark only at the end.
+// Hash differs between plans with different ids, with different events, or with a different
+// way of publishing. It leaves out facts that the live stream learns later: a moved stream
+// learns its source from the next page, and the end mark at the end of the results.
 func (p *Plan) Hash() string {
 	j := p.Job
 	j.Created, j.Who, j.Reason = 0, "", ""

@@ -25,7 +25,7 @@ type Resumption struct {
 	// ID is the job's id, Kind the expected kind; an empty Kind is any.
 	ID   string
 	Kind Kind
-	// RateLimit and Parallel are new limits; nil keeps the job's.
+	// RateLimit and Parallel are new limits; nil keeps the limit of the job.
 	RateLimit *float64
 	Parallel  *int
 	// Waiting, if not nil, is called once with the process that Resume waits for.
@@ -166,7 +166,7 @@ func (p *Planner) checkResumed(ctx context.Context, job *Job) error {
 			"the settings are not those of job %s: %s changed", job.ID, strings.Join(changed, ", "))
 	case !was.Known() && job.Kind == Backfill:
 		return reject(OtherSource, job,
-			"job %s is of an older version, and stream %s has yet to show what it requests: run the stream first",
+			"job %s is of an older version, and stream %s has not shown its request yet: run the stream first",
 			job.ID, job.Stream)
 	}
 	job.Request = p.Request

@@ -48,7 +48,7 @@ func (j *Job) over(now time.Time) bool {
 	return j.State != Running && !j.Reduced && now.Sub(time.UnixMilli(max(j.Changed, j.Created))) > Kept
 }
 
-// reduced is the short record of a job.
+// reduced returns the short record of a job.
 func (j *Job) reduced() Job {
 	short := *j
 	short.Reduced = true

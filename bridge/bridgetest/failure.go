@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Failure is the form in which a call fails. To the caller all forms look the
-// same: an error and an unknown outcome.
+// Failure is the form in which a call fails. All forms look the same to the caller: an
+// error, and an unknown outcome.
 type Failure int
 
 const (
@@ -16,8 +16,8 @@ const (
 	Failed Failure = iota
 	// Persisted keeps everything; only the answer is lost.
 	Persisted
-	// Partly keeps the first half of a batch's events. Only a Sink in
-	// at-least-once mode can fail so.
+	// Partly keeps the first half of a batch's events. Only a Sink in at-least-once mode
+	// can fail in this form.
 	Partly
 )
 
@@ -44,7 +44,7 @@ var ErrDown = errors.New("server is down")
 type calls[F any] struct {
 	mu    sync.Mutex // guards all below; no other lock is taken under it
 	made  int
-	fails map[int]F // by number, from 1
+	fails map[int]F // by the number of the call, from 1
 }
 
 // fail makes call number n fail in the form f.
@@ -83,7 +83,7 @@ func breakDown(mu *sync.Mutex, set func(down bool)) (heal func()) {
 	return func() { to(false) }
 }
 
-// wait passes d of time, or returns the context's error.
+// wait waits for d, or until the context ends.
 func wait(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()

@@ -11,9 +11,9 @@ import (
 	"exportbridge/bridge"
 )
 
-// Inbox is a bridge.Inbox in memory, with the operator's side of it. All
-// methods may be called concurrently; it fails the test where two goroutines
-// are in Next at once, or a command is answered that was never pushed.
+// Inbox is a bridge.Inbox in memory, with the operator's side of it. All methods may be
+// called concurrently. It fails the test if two goroutines call Next at once, or if a
+// command is answered that was never pushed.
 type Inbox struct {
 	t testing.TB
 
@@ -23,8 +23,8 @@ type Inbox struct {
 	waiting []bridge.Command
 	pushed  map[string]bool
 	answers map[string]bridge.Answer
-	claims  map[string]bridge.Claim // who claimed, by command
-	changed chan struct{}           // closed and replaced whenever the above change
+	claims  map[string]bridge.Claim // the claimer of each command
+	changed chan struct{}           // closed and replaced whenever a field above changes
 	inNext  bool
 	down    bool
 }
@@ -37,7 +37,7 @@ func NewInbox(t testing.TB) *Inbox {
 	}
 }
 
-// Push leaves a command for the owner.
+// Push sends a command to the owner.
 func (i *Inbox) Push(c bridge.Command) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -46,8 +46,8 @@ func (i *Inbox) Push(c bridge.Command) {
 	i.signal()
 }
 
-// Withdraw takes a command back. It returns false, and does nothing, where the
-// command is claimed or answered.
+// Withdraw withdraws a command. It returns false, and does nothing, if the command is
+// claimed or answered.
 func (i *Inbox) Withdraw(c bridge.Command) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -58,7 +58,7 @@ func (i *Inbox) Withdraw(c bridge.Command) bool {
 	return true
 }
 
-// Claimed returns the owner who said that it is about to apply the command.
+// Claimed returns the owner that has claimed the command.
 func (i *Inbox) Claimed(id string) (owner string, ok bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -66,7 +66,7 @@ func (i *Inbox) Claimed(id string) (owner string, ok bool) {
 	return by.Owner, ok
 }
 
-// AnswerTo returns what the operator reads for the command with this id.
+// AnswerTo returns the answer to the command with this id.
 func (i *Inbox) AnswerTo(id string) (bridge.Answer, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -101,7 +101,7 @@ func (i *Inbox) FailAnswer(n int, f Failure) {
 	i.answering.fail(n, f)
 }
 
-// Break makes every call fail until heal is called, Next too when it waits.
+// Break makes every call fail until heal is called, and so does a Next that waits.
 func (i *Inbox) Break() (heal func()) {
 	return breakDown(&i.mu, func(down bool) { i.down = down; i.signal() })
 }
@@ -189,14 +189,13 @@ func (i *Inbox) Answer(ctx context.Context, c bridge.Command, by bridge.Claim, a
 	return i.answers[c.ID], nil
 }
 
-// decides reports whether by may say that a command is not applied. The holder
-// of mu calls it.
+// decides reports whether by may answer that a command is not applied. The caller holds mu.
 func (i *Inbox) decides(c bridge.Command, by bridge.Claim) bool {
 	last, late := i.claims[c.ID].Session, time.Now().UnixMilli() >= c.Deadline
 	return i.isWaiting(c.ID) && (last != "" && last == by.Session || late && (last == "" || last == by.Over))
 }
 
-// isWaiting, remove and signal are called by the holder of mu.
+// The caller of isWaiting, remove and signal holds mu.
 func (i *Inbox) isWaiting(id string) bool {
 	return slices.ContainsFunc(i.waiting, func(c bridge.Command) bool { return c.ID == id })
 }

@@ -11,17 +11,17 @@ import (
 	"exportbridge/bridge"
 )
 
-// List is a bridge.Source of an export that is no cursor: it lists ranges newest first.
+// List is a bridge.Source of an export without a cursor: it lists ranges, newest first.
 type List struct {
 	// Items are oldest first.
 	Items []bridge.Event
-	// Size is how many items a page has, Paging how it names the next one.
+	// Size is the number of items of a page, Paging how a page names the next one.
 	Size   int
 	Paging Paging
-	// Beyond is the answer to a number behind the last page: an empty page, or else
-	// "repeat" for the last page or "reject" for an error.
+	// Beyond is the answer to a number after the last page: "repeat" is the last page,
+	// "reject" an error, anything else an empty page.
 	Beyond string
-	// MaxPages is behind how many pages a cursor is rejected, 0 for never.
+	// MaxPages is the number of pages after which a cursor is rejected, 0 for no limit.
 	MaxPages int
 	Latency  time.Duration
 	Source   bridge.SourceIdentity
@@ -41,7 +41,7 @@ const (
 	Unpaged
 )
 
-// Requests is how many pages were requested.
+// Requests returns the number of requested pages.
 func (l *List) Requests() int { return int(l.requests.Load()) }
 
 // Fetch implements bridge.Source.

@@ -12,43 +12,42 @@ import (
 )
 
 const (
-	// groupSession and groupPatience are what a Group has unless told otherwise.
+	// groupSession and groupPatience are the defaults of a Group.
 	groupSession  = 10 * time.Second
 	groupPatience = 20 * time.Second
-	// groupTwin is when a process is to ask again whose instance id another one
-	// has taken.
+	// groupTwin is the delay after which a process may ask again when another one has taken
+	// its instance id.
 	groupTwin = 3 * time.Second
 )
 
-// Group decides in memory which of several processes runs a stream. Open
-// gives Owners for it. The stream goes to whoever waits longest in Acquire.
-// All methods may be called concurrently.
+// Group decides in memory which of several processes runs a stream. Open returns their
+// Owners. The process that has waited longest in Acquire gets the stream. All methods may
+// be called concurrently.
 //
-// Its Owners fail the test where two goroutines are in Acquire at once, where
-// a process asks for a stream that it has not released, and where it never
-// releases it.
+// An Owner fails the test if two goroutines call its Acquire at once, if the process
+// acquires a stream that it has not released, or if the process never releases the stream.
 type Group struct {
 	t testing.TB
-	// SessionTimeout is how long a process that is away keeps the stream, and
-	// Patience how long one keeps it that was told to let it go. Set before use.
+	// SessionTimeout is how long an unreachable process keeps the stream. Patience is how
+	// long a process keeps the stream after it was told to release it. Set before use.
 	SessionTimeout, Patience time.Duration
-	// AllowMisuse turns the checks off. The conformance suite ends processes
-	// in the midst of things. Set before use.
+	// AllowMisuse turns the checks off: the conformance suite ends processes at any moment.
+	// Set before use.
 	AllowMisuse bool
-	// Mute makes Shared and Rival wait until their context ends, as a server that
-	// does not answer does. Set before use.
+	// Mute makes Shared and Rival wait until their context ends, like a server that does
+	// not answer. Set before use.
 	Mute bool
 
 	confirms calls[error]
 
 	mu      sync.Mutex // guards all below and the Owners; never held while waiting
 	members []*Owner
-	waiting []*Owner // in the order in which they came
-	tenure  *tenure  // nil while nobody has the stream
-	only    *Owner   // who may have it; nil is anybody
-	rival   *Group   // which runs the stream too
+	waiting []*Owner // in the order of their calls
+	tenure  *tenure  // nil while no process owns the stream
+	only    *Owner   // the only process that may own the stream; nil allows all
+	rival   *Group   // another group that can run the stream
 	down    bool
-	changed chan struct{} // closed and replaced whenever the above change
+	changed chan struct{} // closed and replaced whenever a field above changes
 }
 
 // NewGroup returns a Group without processes.
@@ -61,7 +60,7 @@ func NewGroup(t testing.TB) *Group {
 	return g
 }
 
-// check complains about a stream that was never released.
+// check fails the test if the stream was never released.
 func (g *Group) check() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -70,9 +69,8 @@ func (g *Group) check() {
 	}
 }
 
-// Open returns the Owner of a process that has just started. instance is its
-// static id, under which it has the stream back at once after a crash; empty
-// is none.
+// Open returns the Owner of a new process. instance is its static id, with which it owns
+// the stream again at once after a crash; empty is none.
 func (g *Group) Open(instance string) *Owner {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -81,8 +79,7 @@ func (g *Group) Open(instance string) *Owner {
 	return o
 }
 
-// Rivals makes each of two groups see the other as one that can run the same
-// stream.
+// Rivals makes each of two groups see the other as a group that can run the same stream.
 func (g *Group) Rivals(other *Group) {
 	for _, each := range [][2]*Group{{g, other}, {other, g}} {
 		each[0].mu.Lock()
@@ -91,8 +88,8 @@ func (g *Group) Rivals(other *Group) {
 	}
 }
 
-// Give makes o the only process that may have the stream, and tells another
-// one that has it to let it go. Nil allows all of them again.
+// Give makes o the only process that may own the stream, and tells any other owner to
+// release the stream. Nil allows all processes again.
 func (g *Group) Give(o *Owner) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -103,8 +100,8 @@ func (g *Group) Give(o *Owner) {
 	g.signal()
 }
 
-// Revoke tells the process that has the stream to let it go. It goes to
-// another one that waits for it or, if none does, to whoever asks first.
+// Revoke tells the owner to release the stream. The next owner is a process that waits or,
+// if none does, the first that calls Acquire.
 func (g *Group) Revoke() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -114,16 +111,15 @@ func (g *Group) Revoke() {
 	g.signal()
 }
 
-// Expire takes the stream away at once, without waiting for its release.
+// Expire ends the ownership at once, without waiting for a release.
 func (g *Group) Expire() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.expire(g.tenure)
 }
 
-// Isolate cuts a process off from the coordinator until heal is called. Its
-// Acquire waits, its Confirm fails. After SessionTimeout it has lost the
-// stream. A process that is never healed is dead.
+// Isolate cuts a process off from the coordinator until heal is called: its Acquire waits,
+// and its Confirm fails. After SessionTimeout the process has lost the stream.
 func (g *Group) Isolate(o *Owner) (heal func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -144,8 +140,8 @@ func (g *Group) Isolate(o *Owner) (heal func()) {
 	}
 }
 
-// Break takes the coordinator away until heal is called: Acquire waits,
-// Confirm fails. Nobody loses the stream.
+// Break makes the coordinator unreachable until heal is called: Acquire waits, and Confirm
+// fails. No process loses the stream.
 func (g *Group) Break() (heal func()) {
 	return breakDown(&g.mu, func(down bool) { g.down = down; g.signal() })
 }
@@ -153,7 +149,7 @@ func (g *Group) Break() (heal func()) {
 // FailConfirm makes Confirm number n, counted from 1 over all Owners, return err.
 func (g *Group) FailConfirm(n int, err error) { g.confirms.fail(n, err) }
 
-// revoke, expire, lose, free and signal are called by the holder of mu.
+// The caller of revoke, expire, lose, free and signal holds mu.
 func (g *Group) revoke() {
 	t := g.tenure
 	t.lose()
@@ -245,7 +241,7 @@ func (o *Owner) Acquire(ctx context.Context) (bridge.Ownership, error) {
 	}
 }
 
-// refused, take, join and mayHave are called by the holder of group.mu.
+// The caller of refused, take, join and mayHave holds group.mu.
 func (o *Owner) refused() error {
 	if !o.fenced || o.rival() == nil {
 		return nil
@@ -257,7 +253,7 @@ func (o *Owner) refused() error {
 	}
 }
 
-// take returns the stream if this process may have it.
+// take acquires the stream if this process may own it, and returns nil otherwise.
 func (o *Owner) take() *tenure {
 	g := o.group
 	if g.down || o.away {
@@ -279,8 +275,8 @@ func (o *Owner) mayHave() bool {
 	return o.joined && !o.away && (o.group.only == nil || o.group.only == o)
 }
 
-// join makes the process a member. One with the same instance id is a member
-// no more, and its stream goes on here.
+// join makes the process a member. It replaces a member with the same instance id, and
+// takes over the stream of that member.
 func (o *Owner) join() {
 	if o.joined {
 		return
@@ -313,7 +309,7 @@ func (o *Owner) rival() *Owner {
 	return nil
 }
 
-// Close ends the process in order: it lets the stream go and leaves.
+// Close ends the process in order: it releases the stream and leaves the group.
 func (o *Owner) Close() {
 	g := o.group
 	g.mu.Lock()
@@ -336,7 +332,7 @@ type tenure struct {
 // Lost implements bridge.Ownership.
 func (t *tenure) Lost() <-chan struct{} { return t.lost }
 
-// lose is called by the holder of group.mu.
+// lose ends the ownership. The caller holds group.mu.
 func (t *tenure) lose() {
 	if !t.told {
 		t.told = true

@@ -14,8 +14,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// Poison fills the memory of released pages. It is in no valid UTF-8 text, so
-// whoever shows it has used a page after its release.
+// Poison fills the memory of released pages. No valid UTF-8 text contains it, so its
+// presence proves the use of a released page.
 const Poison = 0xfe
 
 // NewPage returns an undecoded page whose memory is poisoned on release.
@@ -34,7 +34,7 @@ func poisonPage(p *bridge.Page) {
 	}
 }
 
-// poison copies: the race detector takes a write of each byte for one of its own.
+// poison copies, because the race detector records a write per byte otherwise.
 func poison(b []byte) {
 	if len(b) == 0 {
 		return
@@ -93,7 +93,7 @@ func malformed(err error) error {
 
 func validObject(body []byte) error {
 	if !json.Valid(body) {
-		return json.Unmarshal(body, new(any)) // which says why
+		return json.Unmarshal(body, new(any)) // to get the error
 	}
 	if body[0] != '{' {
 		return errors.New("body is not an object")
@@ -101,9 +101,9 @@ func validObject(body []byte) error {
 	return nil
 }
 
-// parts goes through the members of an object, or the items of an array, whose names are
-// nil. All are sub-slices of raw, which is valid and begins and ends with its brackets:
-// the tests go through millions of items, for which json.Decoder takes ten times as long.
+// parts iterates over the members of an object, or over the items of an array, whose names
+// are nil. All are sub-slices of raw, which is valid and begins and ends with its brackets.
+// json.Decoder takes ten times as long, and tests read millions of items.
 func parts(raw []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(name, value []byte) bool) {
 		var name []byte
@@ -126,7 +126,7 @@ func parts(raw []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// between are the characters between values.
+// between has the characters that separate values.
 var between = []byte(" \t\r\n,:")
 
 // endOf returns the end of the value that begins at i.
@@ -154,8 +154,8 @@ func endOf(raw []byte, i int) int {
 	}
 }
 
-// itemsOf returns the items: none where null stands for them, or where nothing does
-// and the page has nothing but a cursor and its metadata.
+// itemsOf returns the items. A page has none if the value is null, or if the page has only
+// a cursor and metadata.
 func itemsOf(members map[string]json.RawMessage) (items []json.RawMessage, err error) {
 	raw, there := members["items"]
 	_, cursor := members["nextCursor"]
@@ -180,14 +180,14 @@ func decodeCursor(raw json.RawMessage) (string, error) {
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return "", fmt.Errorf("nextCursor: %w", err)
 	}
-	const replacement = "\ufffd" // what encoding/json makes of a broken character
+	const replacement = "\ufffd" // what encoding/json decodes an invalid character to
 	if !utf8.Valid(raw) || strings.Contains(s, replacement) && !strings.Contains(string(raw), replacement) {
 		return "", errors.New("nextCursor is not valid Unicode")
 	}
 	return s, nil
 }
 
-// decodeEvent is lenient: what it cannot read of an item is absent.
+// decodeEvent is lenient: a part of an item that it cannot read is absent.
 func decodeEvent(raw json.RawMessage, index int) bridge.Event {
 	e := bridge.Event{Raw: raw, Index: index}
 	if raw[0] != '{' {
@@ -233,11 +233,11 @@ func typeOf(payload []byte) (found []byte) {
 	return found
 }
 
-// text returns a copy of the string in raw, or nil where raw is none.
+// text returns a copy of the string in raw, or nil if raw is no string.
 func text(raw []byte) []byte { return bytes.Clone(unquote(raw)) }
 
-// unquote returns the string in raw, a sub-slice of it where that is the same, or nil
-// where raw is none.
+// unquote returns the string in raw, or nil if raw is no string. A string without escapes
+// is a sub-slice of raw.
 func unquote(raw []byte) []byte {
 	if raw[0] != '"' {
 		return nil
@@ -252,9 +252,9 @@ func unquote(raw []byte) []byte {
 	return []byte(s)
 }
 
-// Answer is what an export API sends back for one request.
+// Answer is the response of an export API to one request.
 type Answer struct {
-	// Body is the page. It goes out with status 200 as application/json.
+	// Body is the page. It is sent with status 200 as application/json.
 	Body string
 	// Cut breaks the connection in the middle of Body.
 	Cut bool
@@ -262,6 +262,6 @@ type Answer struct {
 	Outage bool
 	// Hang sends nothing until the client gives up.
 	Hang bool
-	// Unread is the page's, as its Source found it.
+	// Unread is the Unread of the page.
 	Unread bridge.Unread
 }

@@ -6,20 +6,20 @@ import (
 	"slices"
 )
 
-// Record is one event as a consumer finds it.
+// Record is an event as a consumer reads it.
 type Record struct {
 	// Stream is the stream that published it.
 	Stream string
 	// ID is the record id (ce_id).
 	ID string
-	// Key is nil where the record has none.
+	// Key is nil if the record has no key.
 	Key []byte
 	// Value is the item, byte for byte.
 	Value []byte
-	// Time is the record's time in milliseconds since the epoch. A dead
-	// letter need not have the event's.
+	// Time is the record's time in milliseconds since the epoch. That of a dead letter may
+	// differ from the event's.
 	Time int64
-	// Defect is why the record is in the dead-letter topic; empty elsewhere.
+	// Defect is the reason of a dead letter; empty for other records.
 	Defect bridge.Defect
 }
 
@@ -53,8 +53,7 @@ func receiptOf(records []Record) bridge.Receipt {
 	return receipt
 }
 
-// check fails the test where the batch breaks the contract. The caller holds
-// the topic's mu.
+// check fails the test if the batch breaks the contract. The caller holds the topic's mu.
 func (s *Sink) check(b bridge.Batch) {
 	t, c := s.topic.t, b.Checkpoint
 	if c.Stream != s.stream {
@@ -71,8 +70,8 @@ func (s *Sink) check(b bridge.Batch) {
 	}
 }
 
-// checkPage fails the test where the page breaks the contract. The caller holds
-// the topic's mu.
+// checkPage fails the test if the page breaks the contract. The caller holds the topic's
+// mu.
 func (s *Sink) checkPage(page *bridge.Page) {
 	t, index := s.topic.t, -1
 	for _, e := range page.Events {
@@ -86,8 +85,7 @@ func (s *Sink) checkPage(page *bridge.Page) {
 	}
 }
 
-// Kept returns what each Publish left, in order. Those that left nothing are
-// not among them.
+// Kept returns what each Publish kept, in order. A Publish that kept nothing is left out.
 func (p *Topic) Kept() []Kept {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,28 +11,28 @@ import (
 	"exportbridge/bridge"
 )
 
-// Topic is a topic in memory, with its dead letters and, in exactly-once mode,
-// its checkpoints. Open gives Sinks for it. All methods may be called concurrently.
+// Topic is a topic in memory, with its dead letters and, in exactly-once mode, its
+// checkpoints. Open returns Sinks for it. All methods may be called concurrently.
 //
-// Its Sinks fail the test where Send or Publish is called without a session,
-// Publish by two goroutines at once, with events of a released page or out of
-// their order, or with a checkpoint that is not after the session's last.
+// A Sink fails the test if Send or Publish is called without a session, if two goroutines
+// call Publish at once, if a page was released or its events are out of order, or if the
+// checkpoint is not after the last one of the session.
 type Topic struct {
 	t    testing.TB
 	mode bridge.Mode
 	// Latency is how long each Publish takes. Set before use.
 	Latency time.Duration
-	// Finite is true of a topic whose retention is not for ever. Set before use.
+	// Finite is set if the retention of the topic is limited. Set before use.
 	Finite bool
 	// Name is "events" if empty. Set before use, or after Recreate.
 	Name string
-	// NoEnds is true where the ends of partitions are not told. Set before use.
+	// NoEnds hides the ends of the partitions. Set before use.
 	NoEnds bool
-	// Copies makes the Sinks of an at-least-once topic keep a copy of what each
-	// batch went on from, and Recover return it. Set before use.
+	// Copies makes the Sinks of an at-least-once topic keep a copy of the checkpoint before
+	// each batch. Recover returns that copy. Set before use.
 	Copies bool
-	// AllowMisuse makes a call without a session an error only. The
-	// conformance suite makes such calls. Set before use.
+	// AllowMisuse makes a call without a session return an error instead of failing the
+	// test. The conformance suite makes such calls. Set before use.
 	AllowMisuse bool
 
 	publishes calls[Failure]
@@ -40,7 +40,7 @@ type Topic struct {
 
 	mu      sync.Mutex // guards all below
 	records []Record
-	values  map[string]int // events of the first counted records, by value
+	values  map[string]int // number of events among the first counted records, by value
 	counted int
 	kept    []Kept
 	copied  map[string]bridge.Checkpoint // by stream
@@ -48,18 +48,18 @@ type Topic struct {
 	session map[string]*Sink // the newest of each stream
 	up      chan struct{}    // closed while the server is up
 	vast    bool
-	made    int // times that the topic was made
-	// ended is how many records were ever in it, trimmed how many of them were
-	// deleted; partitions is how many it has.
+	made    int // how often the topic was created
+	// ended is the number of records ever added, trimmed the number of those deleted,
+	// partitions the number of partitions.
 	ended, trimmed, partitions int
 }
 
-// Kept is what one Publish left in a Topic.
+// Kept is what one Publish kept in a Topic.
 type Kept struct {
 	Checkpoint bridge.Checkpoint
-	// Records are what was kept, dead letters included.
+	// Records are the records that were kept, dead letters included.
 	Records []Record
-	// Acknowledged is false when the caller was told of an error.
+	// Acknowledged is false if the caller got an error.
 	Acknowledged bool
 	exactly      bool // the checkpoint was committed with the records
 }
@@ -85,7 +85,7 @@ func NewTopic(t testing.TB, mode bridge.Mode) *Topic {
 	}
 }
 
-// Open returns a Sink of a stream, as a process that has just started has it.
+// Open returns a Sink of a stream, like that of a new process.
 func (p *Topic) Open(stream string) *Sink { return &Sink{topic: p, stream: stream} }
 
 // SetLatency changes Latency while Sinks are in use.
@@ -115,8 +115,8 @@ func (p *Topic) FailNext(f Failure) { p.FailPublish(p.Publishes()+1, f) }
 // FailRecover makes Recover number n, counted from 1 over all Sinks, return err.
 func (p *Topic) FailRecover(n int, err error) { p.recovers.fail(n, err) }
 
-// Break makes the server unreachable until heal is called: Recover and Holds
-// wait, Publish fails.
+// Break makes the server unreachable until heal is called: Recover and Holds wait, and
+// Publish fails.
 func (p *Topic) Break() (heal func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,12 +138,12 @@ func (p *Topic) Acknowledged(c bridge.Checkpoint) bool {
 	return p.acked[ackOf(c)]
 }
 
-// Committed reports whether a batch with this checkpoint was committed,
-// whatever its caller was told.
+// Committed reports whether a batch with this checkpoint was committed, even if its caller
+// got an error.
 func (p *Topic) Committed(c bridge.Checkpoint) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i := len(p.kept) - 1; i >= 0; i-- { // most are asked for while they are new
+	for i := len(p.kept) - 1; i >= 0; i-- { // the newest first: most callers ask about new ones
 		k := &p.kept[i].Checkpoint
 		if k.Version == c.Version && k.Session == c.Session && k.Cursor == c.Cursor && k.Stream == c.Stream {
 			return true
@@ -152,8 +152,8 @@ func (p *Topic) Committed(c bridge.Checkpoint) bool {
 	return false
 }
 
-// Forget drops the newest n checkpoints of a stream with their records, as a
-// server does that lost data.
+// Forget drops the newest n checkpoints of a stream with their records, like a server that
+// lost data.
 func (p *Topic) Forget(stream string, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -177,8 +177,8 @@ func (p *Topic) Forget(stream string, n int) {
 	}
 }
 
-// ForgetCheckpoints drops all checkpoints of a stream and keeps its records, as
-// a server does whose checkpoint topic was deleted.
+// ForgetCheckpoints drops all checkpoints of a stream and keeps its records, like a server
+// whose checkpoint topic was deleted.
 func (p *Topic) ForgetCheckpoints(stream string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -186,16 +186,15 @@ func (p *Topic) ForgetCheckpoints(stream string) {
 	delete(p.copied, stream)
 }
 
-// Vast makes the topic too large for Holds to know what it holds, until it is
-// called again with false.
+// Vast makes the topic too large for Holds to give an answer. Vast(false) ends that.
 func (p *Topic) Vast(vast bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.vast = vast
 }
 
-// Deliver changes the delivery mode of the topic's Sinks. Each mode finds the
-// checkpoints of the other. Only while no Sink has a session.
+// Deliver changes the delivery mode of the topic's Sinks. Each mode finds the checkpoints
+// of the other. No Sink may have a session.
 func (p *Topic) Deliver(mode bridge.Mode) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -215,8 +214,8 @@ func (p *Topic) reachable(ctx context.Context) error {
 	}
 }
 
-// copy keeps what an at-least-once batch goes on from, or begins an epoch with,
-// by the caller holding mu.
+// copy keeps the checkpoint before an at-least-once batch, or the first one of an epoch.
+// The caller holds mu.
 func (p *Topic) copy(b bridge.Batch, empty bool) {
 	c, known := p.copied[b.Checkpoint.Stream]
 	switch {
@@ -227,7 +226,7 @@ func (p *Topic) copy(b bridge.Batch, empty bool) {
 	}
 }
 
-// newest returns the newest checkpoint committed, by the caller holding mu.
+// newest returns the newest committed checkpoint. The caller holds mu.
 func (p *Topic) newest(stream string) (bridge.Checkpoint, bool) {
 	for i := len(p.kept) - 1; i >= 0; i-- {
 		if b := &p.kept[i]; b.exactly && b.Checkpoint.Stream == stream {
@@ -237,7 +236,7 @@ func (p *Topic) newest(stream string) (bridge.Checkpoint, bool) {
 	return bridge.Checkpoint{}, false
 }
 
-// found returns what Recover finds, by the caller holding mu.
+// found returns what Recover finds. The caller holds mu.
 func (p *Topic) found(stream string) (bridge.Checkpoint, bool) {
 	c, ok := p.newest(stream)
 	if copied, some := p.copied[stream]; some && p.Copies && (!ok || copied.Version.Compare(c.Version) > 0) {
@@ -254,26 +253,26 @@ type Sink struct {
 	// guarded by topic.mu
 	open  bool
 	busy  bool
-	made  int            // the topic's, when the session began
-	known int            // how far the topic was known to reach
-	last  bridge.Version // of this session
+	made  int            // Topic.made when the session began
+	known int            // the highest known end of the topic
+	last  bridge.Version // the last checkpoint of this session
 	any   bool           // last is set
 	sent  batch
 }
 
-// batch is what a Sink was sent since the last Publish.
+// batch is what a Sink has got since the last Publish.
 type batch struct {
 	pages   int
 	records []Record
 }
 
-// Load is a batch and the pages that are sent for it.
+// Load is a batch with its pages.
 type Load struct {
 	Pages []*bridge.Page
 	bridge.Batch
 }
 
-// Publish sends the load's pages, which are released then, and publishes it.
+// Publish sends the load's pages, which releases them, and publishes the batch.
 func (l Load) Publish(ctx context.Context, s bridge.Sink) (bridge.Receipt, error) {
 	for i, p := range l.Pages {
 		if err := s.Send(ctx, p); err != nil {
@@ -320,9 +319,8 @@ func (s *Sink) Recover(ctx context.Context, owned func(context.Context) error) (
 	return bridge.Checkpoint{}, fmt.Errorf("recover %s: %w", s.stream, bridge.ErrNoCheckpoint)
 }
 
-// Send implements bridge.Sink. It releases the page at once. In
-// at-least-once mode too, events come into the topic with Publish only: Send
-// without Publish leaves nothing.
+// Send implements bridge.Sink. It releases the page at once. In both modes, only Publish
+// adds events to the topic.
 func (s *Sink) Send(_ context.Context, page *bridge.Page) error {
 	defer page.Release()
 	p := s.topic
@@ -412,7 +410,7 @@ func (s *Sink) Holds(ctx context.Context) (bool, error) {
 	}), nil
 }
 
-// isUp fails at once where reachable would wait.
+// isUp returns an error where reachable would wait.
 func (p *Topic) isUp() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -424,7 +422,7 @@ func (p *Topic) isUp() error {
 	}
 }
 
-// begin counts the call, checks it, and says how it is to fail.
+// begin counts the call, checks it, and returns the form in which it fails.
 func (s *Sink) begin(b bridge.Batch) (form Failure, fails bool, err error) {
 	p := s.topic
 	p.mu.Lock()
@@ -448,8 +446,7 @@ func (s *Sink) begin(b bridge.Batch) (form Failure, fails bool, err error) {
 	return form, fails, nil
 }
 
-// fenced ends the session where a newer one has begun. The caller holds the
-// topic's mu.
+// fenced ends the session if a newer one has begun. The caller holds the topic's mu.
 func (s *Sink) fenced(b bridge.Batch) error {
 	if s.topic.mode != bridge.ExactlyOnce || s.topic.session[s.stream] == s {
 		return nil

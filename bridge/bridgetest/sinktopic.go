@@ -40,8 +40,8 @@ func (p *Topic) Count(value []byte) int {
 	return p.values[string(value)]
 }
 
-// Recreate deletes the topic with its records and makes it again. The
-// checkpoints stay. Sessions that began before publish no more.
+// Recreate deletes the topic with its records and creates it again. The checkpoints stay.
+// Earlier sessions can no longer publish.
 func (p *Topic) Recreate() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -56,8 +56,8 @@ func (p *Topic) Cut(n int) {
 	p.records, p.ended, p.counted = p.records[:len(p.records)-n], p.ended-n, 0
 }
 
-// Trim drops the oldest n records, as retention does, or somebody. Finite says
-// whether the topic has a retention that explains it.
+// Trim drops the oldest n records, as retention or a person can. finite is set if the topic
+// has a retention that explains the loss.
 func (p *Topic) Trim(n int, finite bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,7 +72,7 @@ func (p *Topic) Grow() {
 	p.partitions++
 }
 
-// Rewrite makes c the newest checkpoint of its stream, in place of that one.
+// Rewrite replaces the newest checkpoint of a stream by c.
 func (p *Topic) Rewrite(c bridge.Checkpoint) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,7 +84,7 @@ func (p *Topic) Rewrite(c bridge.Checkpoint) {
 	}
 }
 
-// states returns the topic, by the caller holding mu.
+// states returns the state of the topic. The caller holds mu.
 func (p *Topic) states() []bridge.TopicState {
 	ends := bridge.EncodeEnds([]int64{int64(p.ended)})
 	if p.NoEnds {
@@ -116,8 +116,8 @@ func (s *Sink) Topics(ctx context.Context) ([]bridge.TopicState, error) {
 	return p.states(), nil
 }
 
-// cutOff ends a session whose records were acknowledged below where the topic
-// had reached. What was sent of them takes offsets. The caller holds mu.
+// cutOff ends a session whose records were acknowledged below the known end of the topic.
+// The records already sent occupy offsets. The caller holds mu.
 func (s *Sink) cutOff(records []Record, lost int) error {
 	p := s.topic
 	s.open, p.ended = false, p.ended+len(records)
@@ -127,5 +127,5 @@ func (s *Sink) cutOff(records []Record, lost int) error {
 	return fmt.Errorf("publish: %w", &bridge.CutOffError{Topic: "events", Offsets: int64(lost)})
 }
 
-// errReplaced: the topic of the session is gone.
+// errReplaced means that the topic of the session was deleted.
 var errReplaced = errors.New("the topic was recreated")

@@ -16,17 +16,17 @@ import (
 // End is how an export marks the end of its results.
 type End string
 
-// The ends. The first three are one contract, in which the last page grows in
-// place under its own cursor; in the others a cursor comes on every page.
+// The ends. With the first three, the last page has no cursor and grows in place. With the
+// others, every page has a cursor.
 const (
 	EndEmptyCursor End = "empty-cursor" // nextCursor is ""
 	EndNullCursor  End = "null-cursor"  // nextCursor is null
 	EndNoCursor    End = "no-cursor"    // nextCursor is absent
-	EndEmptyItems  End = "empty-items"  // no items, and the cursor that was sent
-	EndFreshCursor End = "fresh-cursor" // no items, and another cursor each time
+	EndEmptyItems  End = "empty-items"  // no items, and the same cursor as in the request
+	EndFreshCursor End = "fresh-cursor" // no items, and a new cursor each time
 )
 
-// Ends lists them all, for tests that must hold with each.
+// Ends lists all ends, for tests that must hold with each.
 var Ends = []End{EndEmptyCursor, EndNullCursor, EndNoCursor, EndEmptyItems, EndFreshCursor}
 
 // growing reports whether the last page has no cursor and grows in place.
@@ -34,37 +34,37 @@ func (e End) growing() bool { return e != EndEmptyItems && e != EndFreshCursor }
 
 // Export is what a Source holds and how it behaves.
 type Export struct {
-	PageSize int // items a page; default 10
+	PageSize int // items per page; default 10
 	End      End // default EndEmptyCursor
 	// NoIDs leaves out the items' own ids, as the oldest schema does.
 	NoIDs bool
-	// Latency is how long each request takes to its answer's beginning.
+	// Latency is the time from each request to the first byte of the answer.
 	Latency time.Duration
-	// Pad is how many bytes of white space follow each page.
+	// Pad is the number of bytes of white space after each page.
 	Pad int
-	// Identity is what the pages' metadata says.
+	// Identity is the identity in the pages' metadata.
 	Identity bridge.SourceIdentity
 }
 
-// Source is a bridge.Source over a list in memory. All methods may be called
-// concurrently, but it fails the test where Fetch or Decode is called by two
-// goroutines at once, a page is decoded out of order or twice, a cursor comes
-// back that it never gave, or a page is still unreleased when the test ends.
+// Source is a bridge.Source of a list in memory. All methods may be called concurrently. It
+// fails the test if two goroutines call Fetch or Decode at once, if a page is decoded out
+// of order or twice, if a request has a cursor that no page had, or if a page is not
+// released when the test ends.
 type Source struct {
 	t      testing.TB
 	export Export
 
 	mu       sync.Mutex // guards all below
 	list     []*Item
-	made     int            // generated items
+	made     int            // number of generated items
 	last     int64          // the newest generated item's time
-	cursors  map[string]int // where each cursor that was given points to
-	frontier int            // the furthest of them
+	cursors  map[string]int // the item that each cursor points to
+	frontier int            // the furthest of these items
 	asked    []bridge.Position
 	failures map[int]error
 	serve    func(bridge.Position) Answer
 	refuse   func(bridge.Position) error
-	pages    map[*bridge.Page]int // fetched and not released, by number
+	pages    map[*bridge.Page]int // fetched and not released, with their numbers
 	fetching bool
 	decoding bool
 	decoded  int // number of the last page decoded
@@ -74,11 +74,11 @@ type Source struct {
 type Item struct {
 	// ID is the item's own id, or empty.
 	ID string
-	// Raw is its bytes.
+	// Raw is the bytes of the item.
 	Raw []byte
 
 	time  int64
-	shown bool // on a page that was given out
+	shown bool // on a page that was returned
 }
 
 // NewSource returns an empty export.
@@ -102,8 +102,8 @@ func NewSource(t testing.TB, e Export) *Source {
 	return s
 }
 
-// Grow appends n generated items, all different, with rising times from now
-// on. It returns them.
+// Grow appends n generated items and returns them. All differ, and their times rise from
+// now on.
 func (s *Source) Grow(n int) [][]byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,16 +131,16 @@ func (s *Source) FailRequest(n int, err error) {
 	s.failures[n] = err
 }
 
-// Refuse makes every request return what refuse returns, where that is not
-// nil. Nil ends it.
+// Refuse makes a request return the error of refuse, unless that is nil. A nil refuse ends
+// this.
 func (s *Source) Refuse(refuse func(at bridge.Position) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refuse = refuse
 }
 
-// Serve makes all later answers by a script instead of the list. Cursors are
-// then not checked. Nil returns to the list.
+// Serve makes a script answer all later requests instead of the list. Cursors are not
+// checked then. A nil answer returns to the list.
 func (s *Source) Serve(answer func(asked bridge.Position) Answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,8 +161,8 @@ func (s *Source) Asked() []bridge.Position {
 	return slices.Clone(s.asked)
 }
 
-// Items returns every item that a reader of the cursors was shown or will be,
-// in the order in which they were made.
+// Items returns every item that the pages have shown or will show, in the order of their
+// creation.
 func (s *Source) Items() []Item {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -234,7 +234,7 @@ func (s *Source) Decode(p *bridge.Page) error {
 	return DecodePage(p)
 }
 
-// DecodeItem returns a page that holds nothing but one item.
+// DecodeItem returns a page with one item and nothing else.
 func (s *Source) DecodeItem(item []byte) (*bridge.Page, error) {
 	page := NewPage(bridge.Position{}, fmt.Appendf(nil, `{"items":[%s]}`, item))
 	return page, DecodePage(page)
@@ -245,7 +245,7 @@ func (s *Source) DecodeRecord(value []byte, _ string) (*bridge.Page, error) {
 	return s.DecodeItem(value)
 }
 
-// asked returns what of a position goes over the wire.
+// asked returns the part of a position that a request contains.
 func asked(at bridge.Position) bridge.Position {
 	if at.Cursor != "" && !at.Window {
 		return bridge.Position{Cursor: at.Cursor}
@@ -278,7 +278,7 @@ func (s *Source) end(busy *bool) {
 	*busy = false
 }
 
-// scripted turns an answer into what a client makes of it.
+// scripted returns what a client makes of an answer.
 func (s *Source) scripted(ctx context.Context, n int, at bridge.Position, a Answer) (*bridge.Page, error) {
 	switch {
 	case a.Hang:
@@ -292,7 +292,7 @@ func (s *Source) scripted(ctx context.Context, n int, at bridge.Position, a Answ
 	}
 	probe := NewPage(at, []byte(a.Body))
 	if err := DecodePage(probe); err != nil {
-		probe.Next = "" // Decode will say what is wrong
+		probe.Next = "" // Decode returns the error
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -301,7 +301,7 @@ func (s *Source) scripted(ctx context.Context, n int, at bridge.Position, a Answ
 	return page, nil
 }
 
-// hand gives out the page that begins at the item from. The caller holds mu.
+// hand returns the page that begins at the item from. The caller holds mu.
 func (s *Source) hand(n int, at bridge.Position, from int) *bridge.Page {
 	var items [][]byte
 	i := from
@@ -325,7 +325,7 @@ func (s *Source) hand(n int, at bridge.Position, from int) *bridge.Page {
 	return s.give(n, at, s.render(bytes.Join(items, []byte(",")), next), next)
 }
 
-// give makes a page and remembers it until it is released. The caller holds mu.
+// give creates a page and remembers it until it is released. The caller holds mu.
 func (s *Source) give(n int, at bridge.Position, body []byte, next string) *bridge.Page {
 	p := NewPage(at, body)
 	p.Next = next
@@ -369,8 +369,8 @@ func (s *Source) render(items []byte, next string) []byte {
 	return append(body.Bytes(), bytes.Repeat([]byte(" "), s.export.Pad)...)
 }
 
-// cursor gives out a token for the item at. It has the characters that break
-// in a careless hand.
+// cursor returns a new token for the item at. It contains characters that a careless client
+// breaks.
 func (s *Source) cursor(at int, nonce string) string {
 	token := fmt.Sprintf("c+%d/=%%2B&# é%s", at, nonce)
 	s.cursors[token] = at

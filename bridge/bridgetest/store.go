@@ -14,26 +14,26 @@ import (
 	"exportbridge/bridge"
 )
 
-// Store is a bridge.Store of one stream, in memory. It fails the test where a
-// checkpoint comes that is of another stream, not after the one that it is to
-// replace, or not the same after it was encoded and decoded.
+// Store is a bridge.Store of one stream, in memory. It fails the test if a checkpoint is of
+// another stream, is not after the one that it replaces, or changes when it is encoded and
+// decoded.
 type Store struct {
 	t      testing.TB
 	stream string
 	// Latency is how long each call takes. Set before use.
 	Latency time.Duration
-	// Acknowledged, if set, is asked about each data checkpoint that comes.
-	// Where it says no, the test fails: the cursor would pass events that are
-	// not in the topic. Use Topic.Acknowledged. Set before use.
+	// Acknowledged, if set, is called with each data checkpoint. If it returns false, the
+	// test fails: the cursor would pass events that are not in the topic. Use
+	// Topic.Acknowledged. Set before use.
 	Acknowledged func(bridge.Checkpoint) bool
 
 	advances calls[Failure]
 	loads    calls[error]
 
 	mu      sync.Mutex // guards all below
-	value   []byte     // nil is nothing
+	value   []byte     // nil without a checkpoint
 	history []bridge.Checkpoint
-	foreign bool // Put wrote the value
+	foreign bool // the value is from Put
 	down    bool
 }
 
@@ -65,15 +65,15 @@ func (s *Store) Break() (heal func()) {
 	return breakDown(&s.mu, func(down bool) { s.down = down })
 }
 
-// Wipe loses everything, as FLUSHALL does.
+// Wipe deletes everything, like FLUSHALL.
 func (s *Store) Wipe() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.value, s.history = nil, nil
 }
 
-// RollBack loses the last n changes, as a fail-over to a replica that lagged
-// does. More than there were loses everything.
+// RollBack undoes the last n changes, like a fail-over to a replica that lagged. It undoes
+// all if there were fewer.
 func (s *Store) RollBack(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,22 +84,21 @@ func (s *Store) RollBack(n int) {
 	}
 }
 
-// Get returns the stored bytes, nil where there are none.
+// Get returns the stored bytes, nil if there are none.
 func (s *Store) Get() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.value)
 }
 
-// Put replaces the stored bytes, as a foreign program would.
+// Put replaces the stored bytes, like a foreign program.
 func (s *Store) Put(raw []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.value, s.foreign = append([]byte{}, raw...), true
 }
 
-// Checkpoint returns the stored checkpoint. It fails the test where there is
-// none.
+// Checkpoint returns the stored checkpoint. It fails the test if there is none.
 func (s *Store) Checkpoint() bridge.Checkpoint {
 	s.t.Helper()
 	c, err := bridge.DecodeCheckpoint(s.Get())
@@ -109,8 +108,8 @@ func (s *Store) Checkpoint() bridge.Checkpoint {
 	return c
 }
 
-// History returns every checkpoint that was stored, oldest first, without
-// those that were lost.
+// History returns every stored checkpoint, oldest first, without those that RollBack or
+// Wipe removed.
 func (s *Store) History() []bridge.Checkpoint {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,7 +177,7 @@ func (s *Store) stored() (bridge.Checkpoint, error) {
 	return c, nil
 }
 
-// replace is the compare-and-set, to what raw encodes. The caller holds mu.
+// replace is the compare-and-set to the checkpoint that raw encodes. The caller holds mu.
 func (s *Store) replace(from, to bridge.Checkpoint, raw []byte) error {
 	if s.value != nil {
 		var old bridge.Checkpoint
@@ -203,7 +202,7 @@ func (s *Store) replace(from, to bridge.Checkpoint, raw []byte) error {
 	return nil
 }
 
-// check fails the test where the call breaks the contract, and encodes to. The caller
+// check fails the test if the call breaks the contract. It returns to, encoded. The caller
 // holds mu.
 func (s *Store) check(from, to bridge.Checkpoint) []byte {
 	if to.Stream != s.stream {

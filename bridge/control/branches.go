@@ -8,8 +8,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// commit returns a commit from Redis or else from the checkpoint topic, false if neither
-// has the commit. before is the latest time at which it can have been committed.
+// commit returns a commit from Redis, or else from the checkpoint topic. It returns false
+// if neither has the commit, which was committed at the time before or earlier.
 func (p *planner) commit(ctx context.Context, at bridge.Version, before int64) (*bridge.Entry, bool) {
 	if e, ok := p.known[at]; ok {
 		return e, true
@@ -33,7 +33,7 @@ func (p *planner) readTopic(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
 	left := make(map[bridge.Version]bool)
-	var begins []*bridge.Entry // first commits of epochs; the position will identify their parents
+	var begins []*bridge.Entry // first commits of epochs, whose parents only their position identifies
 	add := func(e *bridge.Entry) {
 		if p.known[e.Version] == nil {
 			p.known[e.Version] = e
@@ -58,7 +58,7 @@ func (p *planner) readTopic(ctx context.Context) {
 		case c.Seq == 0 || left[c.Version]:
 			add(e)
 		}
-		if c.Version == (bridge.Version{}) { // the remaining ones have no parent
+		if c.Version == (bridge.Version{}) { // the remaining commits have no parent
 			for _, e := range begins {
 				add(e)
 			}
@@ -79,7 +79,7 @@ func began(c *bridge.Checkpoint) int64 {
 // the count at the root. If the root is unknown, root returns the oldest known epoch of the
 // branch, and false.
 func (p *planner) root(ctx context.Context, at *bridge.Checkpoint) (epoch, begin int64, ok bool) {
-	if at.Change == nil { // it was never moved, as in epoch 0
+	if at.Change == nil { // the stream was never moved, as in epoch 0
 		return at.Epoch, 0, true
 	}
 	for epoch, before := at.Epoch, began(at); ; {
@@ -103,15 +103,15 @@ func (p *planner) sameCount(ctx context.Context, c *bridge.Checkpoint) bool {
 	if c.Epoch == p.from.Epoch {
 		return true
 	}
-	own, _, _ := p.root(ctx, &p.from.Checkpoint) // first, to read the topic from the newest commit on
+	own, _, _ := p.root(ctx, &p.from.Checkpoint) // called first: it reads the topic from the newest commit on
 	root, _, _ := p.root(ctx, c)
 	return own == root
 }
 
-// left returns the commit from which the last change before a checkpoint moved the stream;
-// ok is false if no such commit is known. If only the first commit of that epoch is known,
-// left returns it: it has the earlier changes. end is true if the stream passed no event
-// after the returned commit.
+// left returns the commit that the last change before a checkpoint moved the stream away
+// from; ok is false if no such commit is known. If only the first commit of that epoch is
+// known, left returns that one, since it has the earlier changes. end is true if the stream
+// passed no event after the returned commit.
 func (p *planner) left(ctx context.Context, at *bridge.Checkpoint) (c *bridge.Checkpoint, end, ok bool) {
 	from, moved := at.Change.From, at.Change.Moves()
 	if from.Epoch >= at.Epoch {
@@ -134,7 +134,8 @@ func (p *planner) left(ctx context.Context, at *bridge.Checkpoint) (c *bridge.Ch
 }
 
 // span is the range of counts that a stream has published from one root on. All branches
-// from a root pass the same events in the same order. An import begins with a count above 0.
+// from a root pass the same events in the same order. The count of an import begins above
+// 0.
 type span struct{ begin, end, pages int64 }
 
 // published are the spans of a stream by the epoch of their root.
@@ -144,7 +145,7 @@ type published struct {
 	all bool
 }
 
-// published follows the stream's changes back.
+// published follows the stream's changes back to its first commit.
 func (p *planner) published(ctx context.Context) published {
 	found := published{spans: make(map[int64]span), all: true}
 	for at := &p.from.Checkpoint; ; {

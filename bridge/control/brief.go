@@ -12,13 +12,14 @@ import (
 	"exportbridge/bridge"
 )
 
-// Conditions of a stream that are no bridge.State.
+// Conditions of a stream that are not states of a bridge.
 const (
 	// StateDegraded is a healthy state with a reason to doubt it.
 	StateDegraded bridge.State = "degraded"
-	// StateBehind is a running stream more than a minute behind.
+	// StateBehind is a running stream that is more than a minute behind.
 	StateBehind bridge.State = "behind"
-	// StateNone means that no process runs the stream, StateUnknown that this is not known.
+	// StateNone means that no process runs the stream. StateUnknown means that nobody knows
+	// whether a process does.
 	StateNone    bridge.State = "not running"
 	StateUnknown bridge.State = "unknown"
 	// StateEnded is a bounded run or a window that is done.
@@ -35,20 +36,22 @@ var Conditions = []bridge.State{
 // which changes all the time.
 type Brief struct {
 	Stream string `json:"stream"`
-	// Condition is one of Conditions, Reason that of a blocked stream, Why explains it.
+	// Condition is one of Conditions. Reason is why a stream is blocked, Why explains the
+	// condition.
 	Condition bridge.State  `json:"condition"`
 	Reason    bridge.Reason `json:"reason,omitempty"`
 	Why       string        `json:"why,omitempty"`
-	// State is Condition, or, of a stream that is degraded or behind, what it does.
+	// State is the state of a stream whose Condition is StateDegraded or StateBehind;
+	// otherwise it equals Condition.
 	State bridge.State `json:"state"`
 	// Lag is the age of the position: 0 when caught up, negative if unknown.
 	Lag time.Duration `json:"-"`
 	// Position is the position, truncated to seconds; zero if CaughtUp or unknown.
 	Position time.Time `json:"position,omitzero"`
 	CaughtUp bool      `json:"caught_up,omitempty"`
-	// Rate is events a second, to one decimal.
+	// Rate is the number of events per second, rounded to one decimal.
 	Rate float64 `json:"rate"`
-	// Owner is the process that reports; empty if none does.
+	// Owner is the process that reports the status; empty if none does.
 	Owner string `json:"owner,omitempty"`
 }
 
@@ -58,8 +61,8 @@ func (b Brief) Compare(other Brief) int {
 		cmp.Compare(other.Lag, b.Lag), strings.Compare(b.Stream, other.Stream))
 }
 
-// Glance is Status for one line of a list: it reads no changes, and asks Kafka for members
-// only if no process reports.
+// Glance is a Status for one line of a list. It reads no changes. It asks Kafka for members
+// only if no process reports a status.
 func (c *Controller) Glance(ctx context.Context) Report {
 	ctx, cancel := context.WithTimeout(ctx, StatusTimeout)
 	defer cancel()
@@ -87,7 +90,7 @@ func (c *Controller) Glance(ctx context.Context) Report {
 	return r
 }
 
-// Brief returns the report in one line.
+// Brief returns the report as one line of a list.
 func (r *Report) Brief(now time.Time) Brief {
 	b := Brief{Stream: r.Stream, Lag: time.Duration(r.LagSeconds * float64(time.Second))}
 	if b.CaughtUp = r.Live != nil && r.Live.CaughtUp; !b.CaughtUp {
@@ -111,7 +114,7 @@ func (r *Report) Brief(now time.Time) Brief {
 	default:
 		b.Rate, b.Owner = math.Round(10*l.Rate)/10, l.Owner
 		b.Condition, b.Why = conditionOf(l, b.Lag)
-		if paused && l.Version.Compare(r.Checkpoint.Version) < 0 { // its next report will say so
+		if paused && l.Version.Compare(r.Checkpoint.Version) < 0 { // the next report of the bridge shows the pause
 			b.Condition, b.Why = bridge.StatePaused, ""
 		}
 		if b.Condition == bridge.StateBlocked {

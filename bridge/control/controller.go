@@ -16,18 +16,18 @@ type Entries interface {
 	History(ctx context.Context, q bridge.HistoryQuery) ([]bridge.Entry, error)
 	// Entry returns the entry with this name.
 	Entry(ctx context.Context, at bridge.Version) (bridge.Entry, error)
-	// EntryAt returns the newest entry of the current branch that was committed
-	// at or before t, Back the newest one at least this many pages before page from.
-	// Both also return the next newer entry of the branch, nil if there is none, and
-	// bridge.ErrNoCheckpoint if there is no checkpoint.
+	// EntryAt returns the newest entry of the current branch that was committed at or
+	// before t. Back returns the newest one at least this many pages before page from. Both
+	// also return the next newer entry of the branch, nil if there is none. Without a
+	// checkpoint the error is bridge.ErrNoCheckpoint.
 	EntryAt(ctx context.Context, t time.Time) (e bridge.Entry, next *bridge.Entry, err error)
 	Back(ctx context.Context, from, pages int64) (e bridge.Entry, next *bridge.Entry, err error)
 	// Around returns the newest entry of the current branch whose PositionTime is
 	// before t, and the oldest one whose PositionTime is late or after it; nil if
 	// there is none. It passes over entries whose PositionTime is unknown.
 	Around(ctx context.Context, t, late time.Time) (before, later *bridge.Checkpoint, err error)
-	// Find returns the newest entry that matches, on any branch. It reads all
-	// newer ones.
+	// Find returns the newest entry that matches, on any branch. It reads all newer
+	// entries.
 	Find(ctx context.Context, match func(*bridge.Checkpoint) bool) (bridge.Entry, error)
 }
 
@@ -46,8 +46,8 @@ type Inbox interface {
 
 // Live is the current state in Redis.
 type Live interface {
-	// Status returns the status that the stream's bridge reported last; false if
-	// none has reported for some seconds.
+	// Status returns the last status that the stream's bridge reported. It returns false if
+	// no bridge has reported for some seconds.
 	Status(ctx context.Context) (bridge.Status, bool, error)
 	// Now returns the store's time, which decides when requests expire.
 	Now(ctx context.Context) (time.Time, error)
@@ -61,7 +61,7 @@ type Directory interface {
 // CheckpointLog is the stream's checkpoint topic.
 type CheckpointLog interface {
 	bridge.CheckpointLog
-	// WalkBefore is Walk from those committed at t on. It may show some newer ones
+	// WalkBefore is a Walk that begins with the commits at t. It may visit some newer ones
 	// first.
 	WalkBefore(ctx context.Context, t time.Time, visit func(bridge.Checkpoint) bool) error
 }
@@ -104,8 +104,8 @@ type Controller struct {
 	ports Ports
 }
 
-// New returns the controller of a stream. cfg is that of the stream's bridge, with
-// this process as its Owner. New contacts no server.
+// New returns the controller of a stream. cfg is the configuration of the stream's bridge,
+// with this process as the Owner. New contacts no server.
 func New(cfg engine.Config, ports Ports) *Controller { return &Controller{cfg: cfg, ports: ports} }
 
 // Stream returns the name of the stream.
@@ -118,8 +118,9 @@ const (
 	membersTimeout = 10 * time.Second
 )
 
-// Live returns the status that the stream's bridge reported last; false if none
-// has reported for some seconds: none runs it, or it cannot reach Redis.
+// Live returns the last status that the stream's bridge reported. It returns false if no
+// bridge has reported for some seconds: none runs the stream, or the bridge cannot reach
+// Redis.
 func (c *Controller) Live(ctx context.Context) (bridge.Status, bool, error) {
 	return c.ports.Live.Status(ctx)
 }

@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// Count is a number of events or pages, Unknown if it is not known. In JSON
-// Unknown is null.
+// Count is a number of events or pages, or Unknown, which is null in JSON.
 type Count int64
 
 // Unknown is a Count that is not known.
@@ -31,25 +30,25 @@ func (n *Count) UnmarshalJSON(b []byte) error {
 }
 
 // Repeats counts the events that a move publishes again: the events after the target that
-// the stream has published on any branch. The stream's position does not matter: even a
-// move ahead repeats the rest of an unfinished rewind. After a finished rewind, the stream
-// has published no event after its position.
+// the stream has published on any branch. The count does not depend on the stream's
+// position: a move ahead also repeats the rest of an unfinished rewind. After a finished
+// rewind, the stream has published no event after its position.
 type Repeats struct {
-	// Min and Max bound the number, inclusively. Each may be Unknown.
+	// Min and Max are the inclusive bounds of the number. Each may be Unknown.
 	Min Count `json:"repeats_min"`
 	Max Count `json:"repeats_max"`
-	// Pages is the number of their pages.
+	// Pages is the number of pages of these events.
 	Pages Count `json:"repeats_pages"`
-	// Why is the reason if neither bound is known.
+	// Why is the reason why neither bound is known.
 	Why string `json:"repeats_unknown,omitempty"`
 }
 
-// unknown is a number without bounds.
+// unknown returns a number without bounds.
 func unknown(why string) Repeats {
 	return Repeats{Min: Unknown, Max: Unknown, Pages: Unknown, Why: why}
 }
 
-// underOther is the number under other settings, which may exclude events.
+// underOther returns the number under other settings, which may exclude events.
 func (r Repeats) underOther() Repeats {
 	if r.Why != "" {
 		return r
@@ -57,7 +56,8 @@ func (r Repeats) underOther() Repeats {
 	return between(0, r.Max)
 }
 
-// between is a number with bounds. A lower bound of 0 alone is none.
+// between returns a number with bounds. A lower bound of 0 without an upper one is no
+// bound.
 func between(least, most Count) Repeats {
 	switch {
 	case most == 0:

@@ -15,7 +15,7 @@ var (
 	ErrRejected = errors.New("refused")
 	// ErrNoPosition means that the stream has no position to keep.
 	ErrNoPosition = errors.New("no checkpoint")
-	// ErrStoreHolds means that the position is in Redis: the mode is at-least-once.
+	// ErrStoreHolds means that the position is in Redis, because the mode is at-least-once.
 	ErrStoreHolds = errors.New("in at-least-once mode it has the position")
 	// ErrOwnerUnknown means that the stream's group could not be looked up.
 	ErrOwnerUnknown = errors.New("it is unknown whether a bridge runs the stream")
@@ -46,14 +46,13 @@ func (e *NoCheckpointError) Error() string {
 
 func (e *NoCheckpointError) Unwrap() error { return bridge.ErrNoCheckpoint }
 
-// NoEntryError means that neither Redis nor the checkpoint topic has the target of
-// a rewind. It wraps Err, a bridge.ErrNoEntry or bridge.ErrNoCheckpoint.
+// NoEntryError means that neither Redis nor the checkpoint topic has the target of a
+// rewind. It wraps Err, a bridge.ErrNoEntry or a bridge.ErrNoCheckpoint.
 type NoEntryError struct {
 	// Time is the requested time, zero if none was requested.
 	Time time.Time
-	// Left is the newest entry with another cursor before the stream's last move,
-	// which is on another branch; nil if there is none, or for another target than
-	// RewindPages.
+	// Left is the newest entry with another cursor before the stream's last move. It is on
+	// another branch. Left is nil if there is none, or if the target is not a RewindPages.
 	Left *bridge.Version
 	Err  error
 }
@@ -87,16 +86,16 @@ func liveText(s *bridge.Status) string {
 
 // Errors of a change.
 
-// RefusedError means that the stream's owner rejected the request, or that it
+// RefusedError means that the stream's owner rejected the request, or that the request
 // expired. Nothing was changed. It is an ErrRejected.
 type RefusedError struct {
-	// By is the owner that rejected the request, empty if no owner claimed it. Detail is
-	// the reason.
+	// By is the owner that rejected the request, empty if no owner claimed the request.
+	// Detail is the reason.
 	By, Detail string
 	// Expired is true if the deadline passed before the request was applied.
 	Expired bool
-	// Restored is true if Redis had lost the checkpoint and has it again: a retry
-	// can succeed.
+	// Restored is true if Redis had lost the checkpoint, which is restored now: a retry can
+	// succeed.
 	Restored bool
 	// NoStart is true if the export cannot begin at a time.
 	NoStart bool
@@ -111,20 +110,20 @@ func (e *RefusedError) Error() string {
 
 func (e *RefusedError) Unwrap() error { return ErrRejected }
 
-// NotPaused reports whether it rejects a resume because the stream is not paused.
+// NotPaused reports whether a resume was rejected because the stream is not paused.
 func (e *RefusedError) NotPaused() bool { return e.Detail == bridge.NotPaused }
 
 // UnacknowledgedError means that a request was not answered in time.
 type UnacknowledgedError struct {
-	// ID is the id of the request. State is CommandWithdrawn if it was withdrawn and
-	// nothing was changed, CommandClaimed if Owner is applying it, and
-	// CommandUnknown if Redis failed with Err.
+	// ID is the id of the request. State is CommandWithdrawn if the request was withdrawn
+	// and nothing was changed, CommandClaimed if Owner is applying it, and CommandUnknown
+	// if Redis failed with Err.
 	ID    string
 	State bridge.CommandState
 	Owner string
 	Err   error
-	// Timeout is how long the caller waited, unless it was Interrupted or another
-	// bridge has fenced the stream's.
+	// Timeout is how long the caller waited. A wait that was Interrupted, or that ended
+	// because another bridge has fenced the stream's, was shorter.
 	Timeout     time.Duration
 	Interrupted bool
 	// Live is the status of the stream's bridge, nil if none runs.
@@ -158,12 +157,12 @@ func (e *UnacknowledgedError) Error() string {
 
 func (e *UnacknowledgedError) Unwrap() error { return e.Err }
 
-// Fenced reports whether the request is withdrawn because another bridge has
-// fenced the stream's; Live has a hint.
+// Fenced reports whether the request was withdrawn because another bridge has fenced the
+// stream's bridge. Live has the hint.
 func (e *UnacknowledgedError) Fenced() bool { return e.Live != nil && e.Live.Fenced() }
 
-// UnseenOwnerError means that a process owns the stream in Kafka and reports no status to
-// this Redis: it uses another Redis, database or prefix, or cannot reach Redis.
+// UnseenOwnerError means that a process owns the stream in Kafka but reports no status to
+// this Redis. The process uses another Redis, database or prefix, or cannot reach Redis.
 type UnseenOwnerError struct {
 	Stream string
 	By     bridge.Member
@@ -175,7 +174,7 @@ func (e *UnseenOwnerError) Error() string {
 
 // Errors of a change while Redis is unreachable.
 
-// StoreAwayError means that Redis is unreachable and the change needs it.
+// StoreAwayError means that Redis is unreachable and that the change needs Redis.
 type StoreAwayError struct {
 	// Because is ErrStoreHolds, ErrOwnerUnknown, an *OwnedError or a *TakenOverError.
 	Because error
@@ -199,8 +198,8 @@ func (e *OwnedError) Error() string {
 	return fmt.Sprintf("it is the only way to reach a running bridge: %s runs stream %s", e.By, e.Stream)
 }
 
-// TakenOverError means that a bridge took over the stream during the change, which
-// may have been applied.
+// TakenOverError means that a bridge took over the stream during the change. The change may
+// have been applied.
 type TakenOverError struct{ Err error }
 
 func (e *TakenOverError) Error() string {

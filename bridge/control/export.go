@@ -31,7 +31,7 @@ type Export struct {
 	Checksum string `json:"checksum"`
 }
 
-// NewExport exports a checkpoint, as of now.
+// NewExport exports a checkpoint with the current time.
 func NewExport(c *bridge.Checkpoint) (Export, error) {
 	data, err := c.Encode()
 	now := time.Now().UTC().Truncate(time.Second)

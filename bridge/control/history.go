@@ -12,14 +12,14 @@ import (
 // History is a part of a stream's committed checkpoints.
 type History struct {
 	Entries []HistoryEntry // newest first
-	// Stored is the number of entries from Redis, which come first. The others are from the
-	// checkpoint topic.
+	// Stored is the number of entries from Redis, which come first. The other entries are
+	// from the checkpoint topic.
 	Stored int
-	// Note names the entries from the checkpoint topic, and what is missing.
+	// Note says which entries are from the checkpoint topic, and which are missing.
 	Note string
 }
 
-// HistoryEntry is an entry of any branch.
+// HistoryEntry is a committed checkpoint on any branch.
 type HistoryEntry struct {
 	bridge.Entry
 	// OtherBranch is true if a later move left the entry.
@@ -65,8 +65,8 @@ func (c *Controller) History(ctx context.Context, q bridge.HistoryQuery) (Histor
 	return History{Entries: onBranch(entries), Stored: stored, Note: note}, nil
 }
 
-// goesBack reports whether Redis has entries before a query's time, and so all entries that
-// the query asks for.
+// goesBack reports whether Redis has entries before the time of a query, and therefore all
+// entries of the query.
 func (c *Controller) goesBack(ctx context.Context, q bridge.HistoryQuery) bool {
 	if q.Since.IsZero() {
 		return false
@@ -88,8 +88,8 @@ func onBranch(entries []bridge.Entry) []HistoryEntry {
 	return all
 }
 
-// isListed reports whether a history lists a commit after these newer entries. It lists the
-// newest commit of each second, and no heartbeats.
+// isListed reports whether a history lists a commit whose newer entries are given. A
+// history lists the newest commit of each second, and no heartbeats.
 func isListed(p *bridge.Checkpoint, newer []bridge.Entry) bool {
 	if p.Kind != bridge.KindData {
 		return p.Kind != bridge.KindHeartbeat
@@ -98,8 +98,8 @@ func isListed(p *bridge.Checkpoint, newer []bridge.Entry) bool {
 	return n == 0 || newer[n-1].Epoch != p.Epoch || newer[n-1].WrittenAt/1000 != p.WrittenAt/1000
 }
 
-// entryAt returns the newest entry at or before a time: on the current branch, or on any
-// branch if the current branch began later.
+// entryAt returns the newest entry of the current branch at or before a time. If the branch
+// began later, entryAt returns the newest entry of any branch.
 func (p *planner) entryAt(ctx context.Context, t time.Time) (at neighbors, err error) {
 	at.Entry, at.next, err = p.ports.Entries.EntryAt(ctx, t)
 	if !errors.Is(err, bridge.ErrNoEntry) {
@@ -115,7 +115,7 @@ func (p *planner) entryAt(ctx context.Context, t time.Time) (at neighbors, err e
 	return neighbors{Entry: older[0], elsewhere: true}, nil
 }
 
-// matcher reports whether a commit matches, and whether to read older ones. own is
+// matcher reports whether a commit matches, and whether to continue with older ones. own is
 // true for a commit of the stream's branch.
 type matcher func(c *bridge.Checkpoint, own bool) (match, more bool)
 

@@ -7,8 +7,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// Masked is a checkpoint whose JSON form lacks the cursor, which is a secret, and the
-// identities of the tail and of the border: fields of Masked hide those of Checkpoint.
+// Masked is a checkpoint for output. Its JSON form lacks the cursor, which is a secret, and
+// the identities of the tail and of the border: fields of Masked hide those of Checkpoint.
 type Masked struct {
 	*bridge.Checkpoint
 	Cursor     *struct{} `json:"cursor,omitempty"`
@@ -23,8 +23,8 @@ func Mask(c *bridge.Checkpoint) *Masked {
 	return &Masked{Checkpoint: c, CursorHash: bridge.CursorHash(c.Cursor), TailItems: len(c.Tail)}
 }
 
-// MarshalJSON adds the source of the newest entries: redis, or kafka if Redis has no entries
-// or is unreachable.
+// MarshalJSON adds the source of the newest entries: redis, or kafka if Redis has none or
+// is unreachable.
 func (h History) MarshalJSON() ([]byte, error) {
 	source := "redis"
 	if h.Stored == 0 && len(h.Entries) > 0 {
@@ -34,7 +34,7 @@ func (h History) MarshalJSON() ([]byte, error) {
 		Source  string         `json:"source"`
 		Note    string         `json:"note,omitempty"`
 		Entries []HistoryEntry `json:"entries"`
-	}{source, h.Note, append([]HistoryEntry{}, h.Entries...)}) // not null
+	}{source, h.Note, append([]HistoryEntry{}, h.Entries...)}) // an empty list instead of null
 }
 
 // MarshalJSON masks the checkpoint, and adds its times as text.

@@ -30,17 +30,17 @@ type Done struct {
 	ID string
 	// Answer has the owner that applied the change, and the stream's new version.
 	Answer bridge.Answer
-	// PausedUntil is that of bridge.Checkpoint; set for a pause.
+	// PausedUntil is the PausedUntil of the new checkpoint; only for a pause.
 	PausedUntil int64
 }
 
-// Move executes a planned move. It returns when the stream's owner has acknowledged
-// it, or when this process has applied it because there is no owner.
+// Move executes a planned move. It returns when the stream's owner has acknowledged the
+// move. Without an owner, this process applies it.
 //
-// If the owner rejects the move, the error is an ErrRejected; while another request is
-// pending, a *bridge.PendingError. An *UnacknowledgedError says whether the request was
-// withdrawn, a *StoreAwayError why the change is impossible while Redis is unreachable.
-// After any other error nothing was changed, unless the error says otherwise.
+// If the owner rejects the move, the error is an ErrRejected. While another request is
+// pending, the error is a *bridge.PendingError. An *UnacknowledgedError says whether the
+// request was withdrawn. A *StoreAwayError says why the change is impossible while Redis is
+// unreachable. After any other error nothing was changed, unless the error says otherwise.
 func (c *Controller) Move(ctx context.Context, m *Move, by Request) (Done, error) {
 	cmd := newCommand(bridge.KindReset, by, &m.from.Checkpoint)
 	cmd.Target, cmd.AcceptSource = m.target, by.AcceptSource
@@ -56,12 +56,12 @@ func (m *Move) CheckEpoch(shown int64) error {
 		"its epoch is %d, the plan is for epoch %d", ErrRejected, m.BaseEpoch, shown)
 }
 
-// Pause pauses the stream for length, until Resume if length is 0. It returns as
-// Move does.
+// Pause pauses the stream for length, or until Resume if length is 0. It returns when Move
+// does.
 func (c *Controller) Pause(ctx context.Context, by Request, length time.Duration) (Done, error) {
 	until := bridge.Forever
 	if length > 0 {
-		t, err := c.now(ctx, nil) // by Redis's clock, as the deadline of a request
+		t, err := c.now(ctx, nil) // by the clock of Redis, like the deadline of a request
 		if err != nil {
 			return Done{}, err
 		}
@@ -70,7 +70,7 @@ func (c *Controller) Pause(ctx context.Context, by Request, length time.Duration
 	return c.changeHere(ctx, bridge.KindPause, by, until)
 }
 
-// Resume ends a pause. It returns as Move does.
+// Resume ends a pause. It returns when Move does.
 func (c *Controller) Resume(ctx context.Context, by Request) (Done, error) {
 	return c.changeHere(ctx, bridge.KindResume, by, 0)
 }

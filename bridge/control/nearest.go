@@ -17,23 +17,23 @@ type nearest struct {
 	stored  func(context.Context) (neighbors, error)
 	matches func(c *bridge.Checkpoint) bool
 	time    time.Time // the requested time, zero if none
-	where   string    // the same for people
+	where   string    // time as text
 	// other is the newest commit on another branch at or before time, if it is newer than
 	// the result.
 	other *bridge.Checkpoint
 }
 
-// neighbors are an entry in Redis and the next newer one of its branch, nil if it is
-// the newest.
+// neighbors are an entry in Redis and the next newer entry of its branch, which is nil for
+// the newest entry.
 type neighbors struct {
 	bridge.Entry
 	next *bridge.Entry
-	// elsewhere is true for an entry of another branch; next is then nil.
+	// elsewhere is true for an entry of another branch. Its next is nil.
 	elsewhere bool
 }
 
 // moveToNearest plans a rewind to the result of a search. Redis has at most one entry per
-// second, the checkpoint topic all commits between the entries.
+// second. The checkpoint topic has all commits between these entries.
 func (p *planner) moveToNearest(ctx context.Context, n nearest) (*Move, error) {
 	var at neighbors
 	every, elsewhere := true, false
@@ -73,14 +73,14 @@ func (p *planner) moveToNearest(ctx context.Context, n nearest) (*Move, error) {
 	return m, nil
 }
 
-// fits reports whether a commit can be the target. A heartbeat has the position of the
-// commit before.
+// fits reports whether a commit can be the target. A heartbeat cannot, because it has the
+// position of the commit before.
 func (n *nearest) fits(c *bridge.Checkpoint) bool {
 	return c.Kind != bridge.KindHeartbeat && n.matches(c)
 }
 
-// passBy keeps the newest commit of another branch. A search by pages keeps none: pages count
-// along one branch.
+// passBy keeps the newest commit of another branch. A search by pages keeps none, because
+// pages count along one branch.
 func (n *nearest) passBy(c *bridge.Checkpoint) {
 	if n.other == nil && !n.time.IsZero() {
 		other := *c
@@ -156,12 +156,12 @@ func (p *planner) between(ctx context.Context, at neighbors, n *nearest) (e brid
 // lineage follows the stream's branch through commits, newest first.
 type lineage struct {
 	at bridge.Version // the newest commit that can be on the branch
-	// begin is the first commit of an epoch while only its position identifies the parent.
+	// begin is the first commit of an epoch whose parent only its position identifies.
 	begin *bridge.Checkpoint
-	ended bool // at the first commit of the stream
+	ended bool // the first commit of the stream was reached
 }
 
-// has reports whether the next commit is on the branch.
+// has reports whether a commit is the next one on the branch.
 func (l *lineage) has(e *bridge.Entry) bool {
 	switch {
 	case l.ended:

@@ -10,12 +10,12 @@ import (
 
 // Endpoint is the origin or the target of a move.
 type Endpoint struct {
-	// Version is nil if there is no commit at this position, as after a reset.
+	// Version is nil if no commit has this position, as after a reset.
 	*bridge.Version
-	// Text describes it for people.
+	// Text describes the position for people.
 	Text string `json:"text"`
-	// At is when it was committed; Position, Events, Pages and CursorHash are
-	// the checkpoint's. Unknown values are zero.
+	// At is the time of the commit. Position, Events, Pages and CursorHash are those of the
+	// checkpoint. Unknown values are zero.
 	At         time.Time `json:"at,omitzero"`
 	Position   time.Time `json:"position,omitzero"`
 	Events     int64     `json:"events,omitempty"`
@@ -29,15 +29,14 @@ type Plan struct {
 	Stream string   `json:"stream"`
 	From   Endpoint `json:"from"`
 	To     Endpoint `json:"to"`
-	// Repeats is what will be published again.
+	// Repeats counts the events that are published again.
 	Repeats
 	// FirstPublished is when the first of these events was first published; zero if
 	// unknown.
 	FirstPublished time.Time `json:"first_published,omitzero"`
 	// Guarantee is the delivery mode. Notes are warnings for the operator.
 	Guarantee string `json:"guarantee"`
-	// BaseEpoch is the epoch that the plan is for. The move is refused in any
-	// other epoch.
+	// BaseEpoch is the epoch of the plan. The move is rejected in any other epoch.
 	BaseEpoch int64    `json:"base_epoch"`
 	Notes     []string `json:"notes,omitempty"`
 }
@@ -54,7 +53,7 @@ func (m *Move) note(format string, args ...any) {
 	m.Notes = append(m.Notes, fmt.Sprintf(format, args...))
 }
 
-// newMove plans a move to a target. text describes the target.
+// newMove returns the move to a target. text describes the target.
 func newMove(text string, to bridge.Target, again Repeats) *Move {
 	return &Move{
 		Plan:   Plan{To: Endpoint{Text: text, CursorHash: bridge.CursorHash(to.Cursor)}, Repeats: again},
@@ -69,7 +68,7 @@ type planner struct {
 	// known has the first commits of epochs, and the commits from which changes moved the
 	// stream.
 	known map[bridge.Version]*bridge.Entry
-	// read is the time up to which the checkpoint topic was read; zero before.
+	// read is the time up to which the checkpoint topic was read; zero if it was not read.
 	read time.Time
 }
 

@@ -12,12 +12,12 @@ import (
 // Position is a stream's committed checkpoint.
 type Position struct {
 	bridge.Checkpoint
-	// Note says why it is from the checkpoint topic; empty if it is from Redis.
+	// Note says why the checkpoint is from the checkpoint topic; empty if it is from Redis.
 	Note string
 }
 
-// Position returns the stream's checkpoint from Redis, or from the checkpoint topic
-// if Redis has none or is unreachable. If neither has one it returns a
+// Position returns the stream's checkpoint from Redis. If Redis has none or is unreachable,
+// the checkpoint is from the checkpoint topic. If neither has one, the error is a
 // *NoCheckpointError.
 func (c *Controller) Position(ctx context.Context) (Position, error) {
 	stored, err := c.load(ctx)
@@ -37,8 +37,8 @@ func (c *Controller) Position(ctx context.Context) (Position, error) {
 	return Position{Checkpoint: newest, Note: "from the checkpoint topic: " + cut(err.Error(), 120)}, nil
 }
 
-// load returns the checkpoint in Redis. Its error if there is none has the live
-// status and the known streams.
+// load returns the checkpoint in Redis. If there is none, the error has the live status and
+// the known streams.
 func (c *Controller) load(ctx context.Context) (bridge.Checkpoint, error) {
 	stored, err := c.ports.Store.Load(ctx)
 	if !errors.Is(err, bridge.ErrNoCheckpoint) {
@@ -50,7 +50,7 @@ func (c *Controller) load(ctx context.Context) (bridge.Checkpoint, error) {
 		return stored, e
 	}
 	if c.ports.Directory != nil {
-		known, _ := c.ports.Directory.Streams(ctx) // a hint only
+		known, _ := c.ports.Directory.Streams(ctx) // the streams are only a hint
 		e.Known = slices.DeleteFunc(known, func(name string) bool { return name == e.Stream })
 	}
 	return stored, e
@@ -67,11 +67,12 @@ func (c *Controller) newest(ctx context.Context) (bridge.Checkpoint, error) {
 // base is the checkpoint before a change.
 type base struct {
 	bridge.Checkpoint
-	away error // why Redis is unreachable; nil if it is not
+	away error // why Redis is unreachable, or nil
 }
 
-// base returns the checkpoint in Redis, or in the checkpoint topic if Redis lost it or is
-// unreachable; the zero value if there is none, which can block a bridge.
+// base returns the checkpoint in Redis. If Redis lost it or is unreachable, base returns
+// that of the checkpoint topic. Without any, it returns the zero value, which can block a
+// bridge.
 func (c *Controller) base(ctx context.Context) (base, error) {
 	stored, err := c.ports.Store.Load(ctx)
 	b := base{Checkpoint: stored}

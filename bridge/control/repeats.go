@@ -7,8 +7,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// after bounds the number of published events after a count of one root. Events that were
-// published from other roots may be among them.
+// after bounds the number of events that were published after a count of one root. They may
+// include events that were published from other roots.
 func (p published) after(root, count, pages int64) Repeats {
 	own := p.spans[root]
 	least := max(0, own.end-max(count, own.begin))
@@ -45,9 +45,9 @@ func (p *planner) repeatsAll(ctx context.Context) Repeats {
 }
 
 // repeatsFrom bounds the number of published events at or after a time. Events published up
-// to an entry are not later than the entry's position. Like a restart by time, repeatsFrom
-// assumes that events published after an entry are at most EXPORT_OVERLAP earlier than its
-// position: trusts is true if the lower bound depends on this assumption.
+// to an entry are not later than the position of the entry. Like a restart by time,
+// repeatsFrom assumes that events published after an entry are at most EXPORT_OVERLAP
+// earlier than this position. trusts is true if the lower bound depends on the assumption.
 func (p *planner) repeatsFrom(ctx context.Context, t time.Time) (r Repeats, trusts bool) {
 	if p.from.Zero() {
 		return unknown("the stream has no checkpoint"), false
@@ -69,8 +69,8 @@ func (p *planner) repeatsFrom(ctx context.Context, t time.Time) (r Repeats, trus
 	return between(least, most), least > 0
 }
 
-// around returns the newest entry of the stream's branch whose position is before t,
-// and the oldest one whose position is late or after it; nil if there is none.
+// around returns the newest entry of the stream's branch whose position is before t, and
+// the oldest entry whose position is late or after it; nil if there is none.
 func (p *planner) around(ctx context.Context, t, late time.Time) (before, later *bridge.Checkpoint, err error) {
 	if p.from.PositionKnown() && p.from.PositionTime < t.UnixMilli() {
 		return &p.from.Checkpoint, nil, nil
@@ -81,7 +81,7 @@ func (p *planner) around(ctx context.Context, t, late time.Time) (before, later 
 			return before, later, err
 		}
 	}
-	// Redis lacks older entries: without the topic, the upper bound is unknown.
+	// Redis lacks older entries. Without the topic, the upper bound is unknown.
 	e, err := p.older(ctx, bridge.ErrNoEntry, func(c *bridge.Checkpoint, own bool) (match, more bool) {
 		if own = own && c.PositionKnown(); own && c.PositionTime >= late.UnixMilli() {
 			at := *c
@@ -95,8 +95,8 @@ func (p *planner) around(ctx context.Context, t, late time.Time) (before, later 
 	return &e.Checkpoint, later, nil
 }
 
-// repeatsAfter bounds the number of published events after a position: the position on the
-// entry's branch at which count events were published.
+// repeatsAfter bounds the number of events that were published after a position: that at
+// which the entry's branch has published count events.
 func (p *planner) repeatsAfter(ctx context.Context, e found, count int64) Repeats {
 	if p.from.Zero() {
 		return unknown("the stream has no checkpoint")

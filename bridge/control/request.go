@@ -11,14 +11,15 @@ import (
 )
 
 const (
-	// aliveInterval is the interval at which a waiting request checks that a bridge runs.
+	// aliveInterval is the interval at which a waiting request checks that a bridge runs
+	// the stream.
 	aliveInterval = 500 * time.Millisecond
-	// fencedLooks is how many looks in a row, within five seconds, must find the stream
-	// fenced. By then, a bridge with the same Redis has reported, and a fenced bridge whose
-	// rival has ended has resumed.
+	// fencedLooks is the number of consecutive looks, within five seconds, that must find
+	// the stream fenced. By then, a bridge with the same Redis has reported its status. A
+	// fenced bridge has resumed if its rival has ended.
 	fencedLooks = 10
-	// unseenLooks is how many looks in a row, within five seconds, must find an owner without
-	// a status. A bridge reports within that time.
+	// unseenLooks is the number of consecutive looks, within five seconds, that must find
+	// an owner without a status. A bridge reports within that time.
 	unseenLooks = 10
 	// withdrawTimeout bounds the withdrawal of a request.
 	withdrawTimeout = 5 * time.Second
@@ -27,17 +28,17 @@ const (
 // self names this process in answers while no bridge runs the stream.
 const self = "this command (no bridge runs the stream)"
 
-// request is a command on its way to the stream's owner.
+// request is a command that waits for the stream's owner.
 type request struct {
 	c      *Controller
 	cmd    bridge.Command
 	by     Request
 	from   base              // the stream's position before the request
-	unseen *UnseenOwnerError // the owner, if it does not report to this Redis
+	unseen *UnseenOwnerError // an owner that does not report to this Redis
 }
 
 // apply stores the request and waits for the answer of the stream's owner. Without an
-// owner, this process applies it.
+// owner, this process applies the command.
 func (r *request) apply(ctx context.Context) (bridge.Answer, error) {
 	err := r.from.away
 	if err == nil {
@@ -47,7 +48,7 @@ func (r *request) apply(ctx context.Context) (bridge.Answer, error) {
 	switch {
 	case err == nil:
 		return r.await(ctx)
-	case !pending && isAway(err): // Redis may have the request; the id in the commit shows that it was applied
+	case !pending && isAway(err): // Redis may have stored the request; the id in a commit shows that it was applied
 		return r.applyAway(ctx, err)
 	}
 	return bridge.Answer{}, err
@@ -75,8 +76,9 @@ func (r *request) put(ctx context.Context) error {
 	}
 }
 
-// settle waits briefly until the stream's owner has answered an overdue request. Without
-// an owner, this process fences the claimer and answers the request: applied, or expired.
+// settle waits briefly until the stream's owner has answered an overdue request. Without an
+// owner, this process fences the claimer and answers that the request was applied, or
+// expired.
 func (r *request) settle(ctx context.Context, pending *bridge.PendingError) (bridge.Answer, error) {
 	if answer, err := r.look(ctx, pending.Command.ID); err == nil {
 		return answer, nil
@@ -137,7 +139,7 @@ func (r *request) await(ctx context.Context) (bridge.Answer, error) {
 	}
 }
 
-// look waits briefly for the answer. It also waits if Redis fails at once, to avoid a hot
+// look waits briefly for the answer. It waits even if Redis fails at once, to avoid a hot
 // loop.
 func (r *request) look(ctx context.Context, id string) (bridge.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, aliveInterval)
@@ -157,8 +159,8 @@ func (r *request) sayUnseen(owner bridge.Member) {
 	}
 }
 
-// owners returns the processes that can run a stream without a status in Redis: the group
-// coordinator knows them.
+// owners returns the processes that can run a stream without a status in Redis, as the
+// group coordinator lists them.
 func (c *Controller) owners(ctx context.Context) ([]bridge.Member, error) {
 	members, err := c.members(ctx)
 	if err != nil {
@@ -192,7 +194,7 @@ func (r *request) applyOffline(ctx context.Context, cmd bridge.Command, inbox br
 	return answer, err
 }
 
-// giveUpWith withdraws the request because of an error, which it returns unless the
+// giveUpWith withdraws the request because of an error. It returns the error, unless the
 // request was applied first.
 func (r *request) giveUpWith(cause error) (bridge.Answer, error) {
 	answer, err := r.giveUp(false)
@@ -202,8 +204,8 @@ func (r *request) giveUpWith(cause error) (bridge.Answer, error) {
 	return answer, cause
 }
 
-// giveUp withdraws the request. It returns the answer if the request was applied
-// first.
+// giveUp withdraws the request. If the request was applied first, giveUp returns the
+// answer.
 func (r *request) giveUp(interrupted bool) (bridge.Answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), withdrawTimeout)
 	defer cancel()
@@ -229,7 +231,7 @@ func (r *request) giveUp(interrupted bool) (bridge.Answer, error) {
 
 // applyAway applies the command while Redis is unreachable. A running bridge cannot receive
 // the command, so this process applies it if the group has no member. A bridge that starts
-// meanwhile fences this process, or continues from the commit of this process.
+// in the meantime fences this process, or continues from the commit of this process.
 func (r *request) applyAway(ctx context.Context, away error) (bridge.Answer, error) {
 	stuck := func(because error) (bridge.Answer, error) {
 		return bridge.Answer{}, &StoreAwayError{Because: because, Err: away}
@@ -251,7 +253,8 @@ func (r *request) applyAway(ctx context.Context, away error) (bridge.Answer, err
 	return answer, err
 }
 
-// granted is an Inbox without Redis: it grants the claim, and the answer stays in the process.
+// granted is an Inbox without Redis. It grants the claim, and keeps the answer in the
+// process.
 type granted struct{ bridge.Inbox }
 
 func (granted) Claim(_ context.Context, _ bridge.Command, by bridge.Claim) (bridge.Claimed, error) {

@@ -23,30 +23,30 @@ const (
 // is part of the interface.
 type Report struct {
 	Stream string `json:"stream"`
-	// Live is the status that the stream's bridge reports; nil if none runs or
-	// Redis is unreachable.
+	// Live is the status that the stream's bridge reports. It is nil if no bridge runs the
+	// stream or Redis is unreachable.
 	Live *bridge.Status `json:"live,omitempty"`
-	// Checkpoint is the committed one.
+	// Checkpoint is the committed checkpoint.
 	Checkpoint *Masked `json:"checkpoint,omitempty"`
 	// Members are the processes in the stream's group, standbys included.
 	// MembersKnown is false if the lookup failed.
 	Members      []bridge.Member `json:"members,omitempty"`
 	MembersKnown bool            `json:"members_known"`
-	// LagSeconds is the age of the position: 0 when caught up, -1 if unknown.
-	// CaughtUpIn is the estimated time to catch up in seconds: -1 if it is
-	// unknown, the stream falls behind, or it does not run.
+	// LagSeconds is the age of the position: 0 when caught up, -1 if unknown. CaughtUpIn is
+	// the estimated time to catch up in seconds. It is -1 if it is unknown, if the stream
+	// falls behind, or if no process runs the stream.
 	LagSeconds float64 `json:"lag_seconds"`
 	CaughtUpIn float64 `json:"caught_up_in_seconds"`
 	Guarantee  string  `json:"guarantee"`
-	// Changes are the last five by operators, newest first.
+	// Changes are the last five changes by operators, newest first.
 	Changes []bridge.Change `json:"changes,omitempty"`
-	// Unreachable are the servers whose part could not be determined:
-	// bridge.DependencyStore, bridge.DependencySink. Notes say what and why.
+	// Unreachable are the servers whose part of the report is missing:
+	// bridge.DependencyStore, bridge.DependencySink. Notes say which part, and why.
 	Unreachable []string `json:"unreachable,omitempty"`
 	Notes       []string `json:"notes,omitempty"`
 }
 
-// NewReport returns a report with the guarantee alone.
+// NewReport returns a report with the guarantee only.
 func NewReport(stream string, mode bridge.Mode) Report {
 	return Report{Stream: stream, Guarantee: guarantee(mode), CaughtUpIn: -1}
 }
@@ -77,7 +77,7 @@ func (r *Report) Measure(now time.Time) {
 	}
 }
 
-// position is the later one of Checkpoint and Live; zero if both are unknown.
+// position returns the later position of Checkpoint and Live; zero if both are unknown.
 func (r *Report) position() time.Time {
 	if r.Checkpoint == nil {
 		return LatestPosition(nil, r.Live)
@@ -98,12 +98,12 @@ func LatestPosition(c *bridge.Checkpoint, live *bridge.Status) time.Time {
 	return at
 }
 
-// Status reads the stream's status from Redis and Kafka at once. Errors are notes of the
-// report.
+// Status reads the stream's status from Redis and Kafka concurrently. Errors become notes
+// of the report.
 func (c *Controller) Status(ctx context.Context) Report {
 	r := NewReport(c.Stream(), c.cfg.Mode)
 	var entries []bridge.Entry
-	var notes [4]string // of status, checkpoint, members and topic
+	var notes [4]string // about status, checkpoint, members and topic
 	var redisErr error
 	note := func(n int, what string, err error) { notes[n] = what + ": " + cut(err.Error(), 160) }
 	ctx, cancel := context.WithTimeout(ctx, StatusTimeout)

@@ -15,7 +15,7 @@ import (
 // timeLayout is the form of times in texts.
 const timeLayout = "2006-01-02 15:04:05Z"
 
-// Target is the target of a move: one of the types below. A rewind goes to a committed
+// Target is the target of a move: one of the types below. A rewind moves to a committed
 // cursor of the history, a reset to any other position.
 type Target interface {
 	plan(ctx context.Context, p *planner) (*Move, error)
@@ -47,19 +47,19 @@ type ResetToCursor struct{ Cursor string }
 
 // Import goes to an exported checkpoint, see ReadExport.
 type Import struct {
-	// Checkpoint is the exported one.
+	// Checkpoint is the exported checkpoint.
 	Checkpoint bridge.Checkpoint
 	// AcceptOther accepts a cursor of another stream, export or application,
 	// which is otherwise a *ForeignCursorError.
 	AcceptOther bool
 }
 
-// The names of the targets that ParseTarget reads, as the HTTP API has them.
+// The names of the targets that ParseTarget parses. The HTTP API uses the same names.
 const (
 	TargetEntry     = "entry"      // a RewindToEntry
 	TargetDatetime  = "datetime"   // a RewindToTime
-	TargetAgo       = "ago"        // the same, by a duration before now
-	TargetShift     = "shift"      // a RewindPages, by a negative number
+	TargetAgo       = "ago"        // a RewindToTime, given as a duration before now
+	TargetShift     = "shift"      // a RewindPages, given as a negative number
 	TargetEventTime = "event_time" // a ResetToTime
 	TargetEarliest  = "earliest"
 	TargetLatest    = "latest"
@@ -67,8 +67,8 @@ const (
 	TargetCursor    = "cursor"
 )
 
-// ParseTarget reads the text of a target, as of now. TargetEarliest, TargetLatest and
-// TargetCurrent ignore it. A time after now is a bridge.ErrFuture.
+// ParseTarget parses the text of a target. now is the current time. TargetEarliest,
+// TargetLatest and TargetCurrent ignore the text. A time after now is a bridge.ErrFuture.
 func ParseTarget(name, text string, now time.Time) (to Target, err error) {
 	switch name {
 	case TargetEntry:
@@ -163,9 +163,9 @@ func (t RewindPages) plan(ctx context.Context, p *planner) (*Move, error) {
 	return m, err
 }
 
-// leftBehind returns the newest entry that the last move of the stream left on another
-// branch and that has another cursor; nil if there is none. Only a data commit has a cursor
-// that the API has returned.
+// leftBehind returns the newest entry with another cursor that the last move of the stream
+// left on another branch; nil if there is none. It is a data commit: only these have a
+// cursor that the API has returned.
 func (p *planner) leftBehind(ctx context.Context) *bridge.Version {
 	at := p.from.Checkpoint
 	for at.Change != nil && !at.Change.Moves() {
@@ -188,14 +188,14 @@ func (p *planner) leftBehind(ctx context.Context) *bridge.Version {
 	return &e.Version
 }
 
-// lookup finds the entry of a rewind in Redis or else in the checkpoint topic.
+// lookup finds the entry of a rewind in Redis, or else in the checkpoint topic.
 type lookup struct {
 	inStore func(context.Context) (bridge.Entry, error)
 	inLog   matcher
 	time    time.Time // the requested time, zero if none
 }
 
-// found is an entry. sameCount is true if it counts its events from the stream's root.
+// found is an entry. sameCount is true if the entry counts events from the stream's root.
 type found struct {
 	bridge.Entry
 	sameCount bool
@@ -235,8 +235,8 @@ func (p *planner) moveToEntry(ctx context.Context, e found) *Move {
 	return m
 }
 
-// firstPublished returns when the first event after an entry was first published, zero if
-// unknown. During a rewind, an event was first published before the rewind.
+// firstPublished returns when the first event after an entry was published for the first
+// time, zero if unknown. An event of a rewind was published before the rewind.
 func (p *planner) firstPublished(ctx context.Context, e bridge.Entry) time.Time {
 	for e.RewindEnd != nil {
 		to := e.MovedTo()
@@ -267,8 +267,8 @@ func (p *planner) ahead(e *found) bool {
 }
 
 // countCursor counts the events that a reset to a cursor publishes again, if the history
-// has the cursor. The tails say how much of the page at the cursor the entry and the target
-// have published.
+// has the cursor. The tails of the entry and of the target show how much of the page each
+// of them has published.
 func (p *planner) countCursor(ctx context.Context, m *Move) (known bool) {
 	has := func(c *bridge.Checkpoint) bool {
 		// While an overlap is read again, the count is ahead of the cursor.
@@ -330,7 +330,7 @@ func (ResetToLatest) plan(ctx context.Context, p *planner) (*Move, error) {
 
 func (ResetToCurrent) plan(ctx context.Context, p *planner) (*Move, error) {
 	if p.from.Zero() {
-		return nil, fmt.Errorf("stream %s has %w, so there is no position to stay at", p.Stream(), ErrNoPosition)
+		return nil, fmt.Errorf("stream %s has %w, so there is no position to keep", p.Stream(), ErrNoPosition)
 	}
 	from := &p.from
 	if from.Origin.Follow != p.cfg.Origin.Follow {
@@ -345,9 +345,9 @@ func (ResetToCurrent) plan(ctx context.Context, p *planner) (*Move, error) {
 	return m, nil
 }
 
-// followOtherwise plans the change from following a cursor to following windows, or back. The
-// stream begins at the time before which all events are published, and does not publish
-// again the events that the topic holds.
+// followOtherwise plans the change from following a cursor to following windows, or back.
+// The stream begins at the time before which all events are published. It does not publish
+// the events again that the topic holds.
 func (p *planner) followOtherwise() (*Move, error) {
 	from, how, since := &p.from, "by windows", p.from.FollowedUntil()
 	if from.Origin.Follow == bridge.FollowWindows {
@@ -387,8 +387,8 @@ func checkCursor(cursor string) error {
 	return nil
 }
 
-// ShortCursor shortens a cursor to both ends, which identify it but cannot be used. Of a next
-// URL, no value of a parameter is shown: a filter may have private data.
+// ShortCursor shortens a cursor to both ends, which identify it but cannot be used. It
+// hides the values of the parameters of a next URL: a filter may have private data.
 func ShortCursor(cursor string) string {
 	if path, query, ok := strings.Cut(cursor, "?"); ok && strings.HasPrefix(path, "/") {
 		pairs := strings.Split(query, "&")
@@ -430,7 +430,7 @@ func (t Import) plan(ctx context.Context, p *planner) (*Move, error) {
 		return nil, &ForeignCursorError{Differences: differs}
 	}
 	position, request := in.PositionTime, in.Origin.Request
-	if len(differs) > 0 { // a cursor of another export is accepted as the stream's
+	if len(differs) > 0 { // the stream accepts the cursor of another export
 		position, request = 0, ""
 	}
 	m := newMove(fmt.Sprintf("the exported cursor: entry %s of stream %s", in.Version, in.Stream),

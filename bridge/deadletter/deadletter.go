@@ -15,7 +15,7 @@ import (
 	"exportbridge/bridge/kafkarecord"
 )
 
-// keptID is how many bytes of an id a dead letter and a mark keep.
+// keptID is the number of bytes of an id that a dead letter and a mark keep.
 const keptID = 256
 
 // Reasons are the possible values of DeadLetter.Reason.
@@ -41,10 +41,10 @@ func ParsePlace(text string) (Place, error) {
 	return Place{int32(p), int64(o)}, nil
 }
 
-// String is PARTITION:OFFSET.
+// String returns PARTITION:OFFSET.
 func (p Place) String() string { return fmt.Sprintf("%d:%d", p.Partition, p.Offset) }
 
-// mark is the key of the dead letter's mark.
+// mark returns the key of the dead letter's mark.
 func (p Place) mark() string { return fmt.Sprintf("%d/%d", p.Partition, p.Offset) }
 
 func (p Place) compare(q Place) int {
@@ -58,7 +58,7 @@ type DeadLetter struct {
 	Place
 	// Time is when the dead letter was written.
 	Time time.Time
-	// Stream is the stream's name, Reason one of Reasons, Message the reason for people.
+	// Stream is the stream's name. Reason is one of Reasons, Message the reason as text.
 	Stream, Message string
 	Reason          bridge.Defect
 	// ID is the item's record id, truncated to 256 bytes; empty if unknown.
@@ -70,7 +70,7 @@ type DeadLetter struct {
 	// EventTime is the item's time in milliseconds since the epoch, NoTime if unknown.
 	EventTime int64
 	// Whole is true if the record holds the item. Then Item is the item, in the memory of
-	// the record; List leaves Item out.
+	// the record. List does not set Item.
 	Whole bool
 	Item  []byte
 	// CursorHash is the hash of the cursor of the item's page, Index the item's index in
@@ -80,7 +80,7 @@ type DeadLetter struct {
 	// Headers are the record's headers without personal data: those about the failure,
 	// ce_type, ce_time and ce_source. List sets them.
 	Headers map[string]string
-	// Cursor and SHA256, Event.Sum of the item, are set if Whole is false.
+	// Cursor and SHA256, which is the Event.Sum of the item, are set if Whole is false.
 	// CursorLost is true if the cursor was too long to be kept.
 	Cursor     string
 	CursorLost bool
@@ -131,7 +131,8 @@ func Read(r *kgo.Record) DeadLetter {
 	return l
 }
 
-// openHeaders returns a record's headers that have no personal data, each cut to 256 bytes.
+// openHeaders returns the headers of a record that have no personal data, each cut to 256
+// bytes.
 func openHeaders(r *kgo.Record) map[string]string {
 	open := make(map[string]string)
 	described := []string{kafkarecord.HeaderType, kafkarecord.HeaderTime, kafkarecord.HeaderSource,
@@ -145,7 +146,7 @@ func openHeaders(r *kgo.Record) map[string]string {
 	return open
 }
 
-// identityOf parses ce_source. It returns zero for a foreign form.
+// identityOf parses ce_source. It returns the zero value for an unknown form.
 func identityOf(source string) bridge.SourceIdentity {
 	parts := strings.Split(source, "/")
 	if len(parts) != 4 || parts[0] != "" {
@@ -159,8 +160,8 @@ func identityOf(source string) bridge.SourceIdentity {
 	return bridge.SourceIdentity{Organization: organization, Application: application}
 }
 
-// Names reports whether an event is the item of a dead letter without bytes, and whether
-// the item's bytes are unchanged.
+// Names reports whether an event is the item of a dead letter that lacks the item's bytes,
+// and whether the bytes of the event are those of the item.
 func (l *DeadLetter) Names(e *bridge.Event) (same, unchanged bool) {
 	if !e.HasRecordID(l.ID, keptID) {
 		return false, false

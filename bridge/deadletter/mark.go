@@ -20,8 +20,8 @@ import (
 // mark records a retry. Its JSON form is frozen.
 type mark struct {
 	Version int `json:"v"`
-	// Topic and Written, in milliseconds since the epoch, are the dead letter's: a
-	// recreated topic has other dead letters at the same offsets.
+	// Topic is the dead letter's topic, Written its time in milliseconds since the epoch.
+	// They tell it from the dead letters of a recreated topic, which have the same offsets.
 	Topic   string `json:"topic"`
 	Written int64  `json:"written"`
 	ID      string `json:"id,omitempty"`
@@ -63,8 +63,8 @@ func itemName(text string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// readMarks keeps the marks whose events must not be published again: their topic keeps
-// them, or may have deleted them, or they were found in a topic.
+// readMarks keeps the marks of the events that must not be published again. Such an event
+// is still in its topic, may have been deleted by retention, or was found in a topic.
 func (r *Retry) readMarks(ctx context.Context) error {
 	kept, err := r.Events.Kept(ctx)
 	if err != nil {
@@ -76,7 +76,7 @@ func (r *Retry) readMarks(ctx context.Context) error {
 		}
 	}
 	marks := maps.Clone(r.Publisher.Marks())
-	doubtful := make(map[string][]string) // the marks of an id
+	doubtful := make(map[string][]string) // marks by id
 	expired := slices.ContainsFunc(kept, func(k kafkaclient.Kept) bool { return k.Expired })
 	for name, value := range marks {
 		var m mark
@@ -129,7 +129,7 @@ func (r *Retry) find(ctx context.Context, ids map[string][]string) error {
 	})
 }
 
-// mostMarkedID is the length of the longest id that is complete in a mark.
+// mostMarkedID is the length of the longest id that a mark holds whole.
 const mostMarkedID = 255
 
 // itemsOf returns the events that earlier retries published, each with its dead letter.

@@ -15,20 +15,20 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// loadedAtOnce is how many dead letters are in memory at a time.
+// loadedAtOnce is the number of dead letters in memory at a time.
 const loadedAtOnce = 64
 
 // Source is the export API.
 type Source interface {
 	bridge.Source
-	// DecodeItem returns a page with a single item, given as bytes. DecodeRecord does so for
-	// the value of a record with this ce_id, to which the rules for private data were
-	// applied.
+	// DecodeItem returns a page with a single item, given as bytes. DecodeRecord does the
+	// same for the value of a record with this ce_id, to which the rules for private data
+	// were already applied.
 	DecodeItem(item []byte) (*bridge.Page, error)
 	DecodeRecord(value []byte, id string) (*bridge.Page, error)
 }
 
-// Publisher publishes events beside the live stream, with a mark in the same
+// Publisher publishes events beside the live stream, each page with a mark in the same
 // transaction. It is opened before the retry or the repair.
 type Publisher interface {
 	// Marks returns the marks of all retries, or of all repairs, by key.
@@ -44,7 +44,7 @@ type Publisher interface {
 // output.
 type Outcome string
 
-// The outcomes. The event of a Duplicate is published from another dead letter.
+// The outcomes. The event of a Duplicate was published from another dead letter.
 const (
 	Published       Outcome = "published"
 	WouldPublish    Outcome = "would be published"
@@ -80,11 +80,11 @@ type Retry struct {
 	Origin bridge.Origin
 	// Live is the stream's source; the zero value is unknown.
 	Live bridge.SourceIdentity
-	// Known are the topics of the live stream's checkpoint. If one of Events was recreated
-	// since, the retry is refused with a bridge.TopicFault.
+	// Known are the topics in the live stream's checkpoint. If a topic of Events was
+	// recreated after that, the retry is rejected with a bridge.TopicFault.
 	Known []bridge.TopicState
-	// Elsewhere is not empty if the settings request another list than the live stream:
-	// see bridge.RequestChange. Then no page is fetched.
+	// Elsewhere is not empty if the settings request another list than the live stream
+	// does: see bridge.RequestChange. Then no page is fetched.
 	Elsewhere []string
 	// Redacted names the rules for private data that the Source applies, empty for none.
 	Redacted string
@@ -95,7 +95,7 @@ type Retry struct {
 	// Done is called with each result. Its error ends the retry.
 	Done func(Retried) error
 
-	kept  []kafkaclient.Kept // of Events
+	kept  []kafkaclient.Kept // the Kept of Events
 	marks map[string][]byte  // of this retry, and of earlier retries whose events are in their topics
 	items map[string]string  // the dead letter of each published event, by itemOf
 }
@@ -180,7 +180,8 @@ func (r *Retry) one(ctx context.Context, l *DeadLetter) (Retried, error) {
 	return one, nil
 }
 
-// Rejection returns why the topic rejects an event: the text of the fault alone.
+// Rejection returns why the topic rejects an event: the text of the fault, without its
+// wrapping.
 func Rejection(err error) string {
 	if fault, ok := errors.AsType[*bridge.Fault](err); ok {
 		return fault.Error()
@@ -188,7 +189,7 @@ func Rejection(err error) string {
 	return err.Error()
 }
 
-// unusable is why a dead letter has nothing to publish.
+// unusable is the error of a dead letter that has nothing to publish.
 type unusable struct{ why string }
 
 func (e *unusable) Error() string { return e.why }
@@ -245,13 +246,13 @@ func (r *Retry) page(ctx context.Context, l *DeadLetter) (page *bridge.Page, not
 	return page, note, nil
 }
 
-// listed returns a page with the item of a stream that follows windows: it lists a second
-// before and after the item's time.
+// listed returns a page with the item of a stream that follows windows. It lists from a
+// second before to a second after the item's time.
 func (r *Retry) listed(ctx context.Context, l *DeadLetter) (*bridge.Page, error) {
 	if l.EventTime == bridge.NoTime {
 		return nil, &unusable{"it has no time to list it by"}
 	}
-	ranges := cmp.Or(r.Ranges, bridge.Source(r.Source)) // nil if the stream follows its cursor since
+	ranges := cmp.Or(r.Ranges, bridge.Source(r.Source)) // nil if the stream now follows a cursor
 	at := bridge.Position{Start: l.EventTime - 1000, End: l.EventTime + 1000, Window: true}
 	for range mostListed {
 		page, err := pageread.Fetch(ctx, ranges, at, r.FetchTimeout)
@@ -279,7 +280,7 @@ func (r *Retry) listed(ctx context.Context, l *DeadLetter) (*bridge.Page, error)
 // mostListed bounds the pages that are read for an item.
 const mostListed = 1000
 
-// keepOnly drops all events of the page but the dead letter's, and reports whether the
+// keepOnly drops all events of the page except the dead letter's. It reports whether the
 // page has that event: with the same bytes if exactly is set, else with the same id.
 func keepOnly(page *bridge.Page, l *DeadLetter, exactly bool) bool {
 	for i := range page.Events {

@@ -1,5 +1,5 @@
-// Package deadletter lists the dead letters of a stream and publishes them, each
-// event once. Neither the running stream nor the dead letters change.
+// Package deadletter lists the dead letters of a stream, and publishes their events, each
+// once. It changes neither the running stream nor the dead letters.
 package deadletter
 
 import (
@@ -18,7 +18,7 @@ import (
 // ErrNotFound means that the stream has no dead letter at a place.
 var ErrNotFound = errors.New("no dead letter")
 
-// Log reads a topic, read_committed, by the contract of kafkaclient.Log.
+// Log reads a topic in read_committed isolation, by the contract of kafkaclient.Log.
 type Log interface {
 	Topic() string
 	Bounds(ctx context.Context) (map[int32]kafkaclient.Span, error)
@@ -30,12 +30,13 @@ type Log interface {
 // EventLog is the Log of the stream's topics.
 type EventLog interface {
 	Log
-	// Kept returns which of its records each topic still has: that of events without a
-	// route, those of routes by Event.Route, then former ones.
+	// Kept returns which of its records each topic still has: first the topic of events
+	// without a route, then those of routes in the order of Event.Route, then former
+	// topics.
 	Kept(ctx context.Context) ([]kafkaclient.Kept, error)
 }
 
-// Topic has the dead letters of one stream. A method that cannot read the topic to its end
+// Topic has the dead letters of one stream. A method that cannot read the whole topic
 // returns an error.
 type Topic struct {
 	Log
@@ -155,7 +156,7 @@ func Header(r *kgo.Record, name string) string {
 	return ""
 }
 
-// Check verifies that all dead letters exist. It holds few of them in memory.
+// Check verifies that all dead letters exist. It holds only a few of them in memory.
 func (t *Topic) Check(ctx context.Context, places []Place) error {
 	for some := range slices.Chunk(places, loadedAtOnce) {
 		if _, err := t.Load(ctx, some); err != nil {

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Budget bounds the bytes of pages that all streams of a process have in memory together.
-// Its methods may be called concurrently.
+// Budget bounds the memory for pages, in bytes, of all streams of a process together. Its
+// methods may be called concurrently.
 //
-// Before a stream requests a page, it takes the size of its last page. It corrects that
-// size once the page has arrived, without a wait: pages that are larger than expected
-// exceed the budget, and delay the next ones. The brokers' acknowledgements return pages,
-// whichever stream waits. A stream without pages, as at the end of the results, comes
-// first, and only such a stream may take the last quarter.
+// Before a stream requests a page, it takes the size of its last page. Once the page has
+// arrived, the stream corrects that size without a wait: pages that are larger than
+// expected exceed the budget, and delay the next ones. The brokers' acknowledgements return
+// pages, even those of other streams than the waiting one. A stream without pages, as at
+// the end of the results, comes first, and only such a stream may take the last quarter.
 type Budget struct {
 	limit int64 // bytes
 
@@ -23,22 +23,22 @@ type Budget struct {
 	used  int64
 	first []*loan   // requests of streams without pages, oldest first
 	more  []*loan   // requests of streams with pages, oldest first
-	moved time.Time // when bytes last came back or were granted
+	moved time.Time // when bytes were last returned or granted
 	busy  time.Time // when a stream with pages was last granted bytes
 }
 
 // loan is a stream's request for bytes.
 type loan struct {
 	bytes   int64
-	held    *atomic.Int64 // bytes that the stream has
+	held    *atomic.Int64 // bytes that the stream has taken
 	granted chan struct{}
 }
 
-// stalled is the time without returned bytes after which a stream without pages exceeds
-// the budget: brokers that do not answer other streams must not stop it.
+// stalled is the time without returned bytes after which a stream without pages exceeds the
+// budget. Otherwise, brokers that do not answer other streams would stop this one.
 const stalled = time.Second
 
-// NewBudget returns a Budget of so many bytes.
+// NewBudget returns a Budget with this limit.
 func NewBudget(bytes int64) *Budget { return &Budget{limit: bytes} }
 
 // take waits for bytes for a stream that has held. The error is that of ctx.
@@ -48,7 +48,7 @@ func (b *Budget) take(ctx context.Context, bytes int64, held *atomic.Int64) erro
 	}
 	b.mu.Lock()
 	more := held.Load() != 0
-	if len(b.first)+len(b.more) == 0 && b.fits(bytes, more) { // the usual case: allocates nothing
+	if len(b.first)+len(b.more) == 0 && b.fits(bytes, more) { // the common case: allocates nothing
 		b.charge(bytes, more)
 		b.mu.Unlock()
 		return nil
@@ -77,8 +77,8 @@ func (b *Budget) take(ctx context.Context, bytes int64, held *atomic.Int64) erro
 	}
 }
 
-// exceed grants the oldest request of a stream without pages, if nothing has come back and
-// nothing was granted for a while.
+// exceed grants the oldest request of a stream without pages, if no bytes were returned or
+// granted for a while.
 func (b *Budget) exceed() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -95,7 +95,7 @@ func (b *Budget) exceed() {
 	b.grant()
 }
 
-// withdraw gives up a request, which may have been granted meanwhile.
+// withdraw withdraws a request, which may have been granted in the meantime.
 func (b *Budget) withdraw(l *loan) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -111,14 +111,15 @@ func (b *Budget) withdraw(l *loan) {
 	b.grant()
 }
 
-// Busy returns when a stream last had several pages, as those that catch up have.
+// Busy returns when a stream last had several pages, like a stream that catches up.
 func (b *Budget) Busy() time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.busy
 }
 
-// add corrects what a stream has taken; a negative number returns bytes. It never waits.
+// add corrects the number of bytes that a stream has taken; a negative number returns
+// bytes. It never waits.
 func (b *Budget) add(bytes int64) {
 	if b == nil || bytes == 0 {
 		return
@@ -131,7 +132,7 @@ func (b *Budget) add(bytes int64) {
 	}
 }
 
-// grant grants what fits. The caller holds mu.
+// grant grants the requests that fit. The caller holds mu.
 func (b *Budget) grant() {
 	for len(b.first) > 0 && b.fits(b.first[0].bytes, false) {
 		b.lend(&b.first, false)
@@ -141,9 +142,9 @@ func (b *Budget) grant() {
 	}
 }
 
-// fits reports whether bytes may be granted to a stream; more says that it has pages. An
-// unused budget grants any size: a page may be larger than the budget. The caller holds
-// mu.
+// fits reports whether bytes may be granted to a stream; more is set if the stream has
+// pages. An unused budget grants any size, since a page may be larger than the budget. The
+// caller holds mu.
 func (b *Budget) fits(bytes int64, more bool) bool {
 	limit := b.limit
 	if more {

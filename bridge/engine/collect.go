@@ -12,14 +12,14 @@ import (
 	"exportbridge/bridge/internal/failpoint"
 )
 
-// warnCursor is the length from which a cursor is suspicious, in bytes.
+// warnCursor is the length from which a cursor causes a warning, in bytes.
 const warnCursor = 2 << 10
 
 // handleFetched adds a fetched page to the batch, commits a full batch, and
 // schedules what follows the last page.
 func (f *follower) handleFetched(hard context.Context, r fetchResult) error {
 	failpoint.Reach(failpoint.Fetched)
-	if f.schedule.probing() && r.err == nil { // the page only shows that the API works
+	if f.schedule.probing() && r.err == nil { // this page only shows that the API works
 		trusted := f.schedule.suspect.Code == position.CodeOlder && f.trustOlder(f.e, r.page)
 		r.release()
 		if trusted {
@@ -33,7 +33,7 @@ func (f *follower) handleFetched(hard context.Context, r fetchResult) error {
 		if _, over := errors.AsType[*sessionError](err); over {
 			return err
 		}
-		return cmp.Or(f.commit(hard, true), err) // keep the pages before it: an API may accept a cursor only once
+		return cmp.Or(f.commit(hard, true), err) // commit the pages before the error: an API may accept a cursor only once
 	}
 	r.last = r.last || f.repeatsEnd(f.e)
 	if !r.last && f.run.limitReached(f.e.cfg.Limits, f.at.Checkpoint) == "" && !f.sizer.full(f.batch) {
@@ -49,7 +49,7 @@ func (f *follower) handleFetched(hard context.Context, r fetchResult) error {
 	return nil
 }
 
-// stopFetching ends the prefetcher; the position stays.
+// stopFetching ends the prefetcher. It does not change the position.
 func (f *follower) stopFetching() {
 	if f.fetching != nil {
 		f.fetching.stop()
@@ -128,7 +128,7 @@ func (f *follower) finish(last bool) {
 		f.setState(bridge.StateRunning, nil)
 	default:
 		if f.run.contract == bridge.ContractUnknown {
-			f.run.contract = bridge.ContractEmptyItems // no page marked the end: empty pages did
+			f.run.contract = bridge.ContractEmptyItems // empty pages ended the run, not a mark of the API
 		}
 		f.schedule.due = time.Now().Add(f.schedule.polls.wait(f.schedule.newEvents))
 		f.schedule.newEvents = false

@@ -9,8 +9,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// requests is what is known about the operator's commands, across sessions and
-// ownerships. Owned by the commit loop.
+// requests is the state of the operator's commands, across sessions and ownerships. Owned
+// by the commit loop.
 type requests struct {
 	e        *Engine
 	wokenBy  string         // the command that made a blocked stream retry
@@ -18,8 +18,8 @@ type requests struct {
 	answered *bridge.Answer // the last answer given
 }
 
-// applyCommand applies an operator's command, or refuses it with an answer. The
-// command takes effect when its checkpoint is committed.
+// applyCommand applies an operator's command, or answers with a refusal. The command takes
+// effect when its checkpoint is committed.
 func (f *follower) applyCommand(hard context.Context, cmd bridge.Command) error {
 	r := &f.requests
 	if !r.e.applying && !f.canApply(&f.session) { // the inbox offers it again
@@ -29,19 +29,20 @@ func (f *follower) applyCommand(hard context.Context, cmd bridge.Command) error 
 		return nil
 	}
 	if f.ownership.doubted == cmd.ID && !f.session.restored {
-		return nil // the new session is not there yet; the inbox offers the command again
+		return nil // no new session has begun yet; the inbox offers the command again
 	}
 	if cmd.BaseEpoch > f.committed.Epoch && f.ownership.doubted != cmd.ID {
-		// The operator saw a later epoch: the stream was moved. Recover first.
+		// The operator saw a later epoch, so another process moved the stream. Recover
+		// first.
 		f.ownership.doubted, f.session.restored = cmd.ID, false
 		return &sessionError{fmt.Errorf("command %s expects epoch %d, this session is at %d", cmd.ID, cmd.BaseEpoch,
 			f.committed.Epoch)}
 	}
 	by := bridge.Claim{Owner: f.e.cfg.Owner, Session: f.session.id}
-	if f.committed.Applied(cmd.ID) { // applied before, and the answer got lost
+	if f.committed.Applied(cmd.ID) { // it was applied before, and the answer was lost
 		return r.answer(hard, cmd, by, bridge.Answer{Applied: true, Version: f.committed.Version})
 	}
-	// A refusal requires the claim too: another session may be applying the command.
+	// A refusal requires the claim too, since another session may be applying the command.
 	mine, late, err := r.claim(hard, &f.session, cmd, by)
 	switch {
 	case late != nil:
@@ -67,7 +68,7 @@ func (f *follower) applyCommand(hard context.Context, cmd bridge.Command) error 
 // carryOut applies a valid command that this session has claimed.
 func (f *follower) carryOut(hard context.Context, cmd bridge.Command, by bridge.Claim) error {
 	r := &f.requests
-	if cmd.Kind != bridge.KindReset { // the stream resumes from here: an API may accept a cursor only once
+	if cmd.Kind != bridge.KindReset { // the stream continues from here: an API may accept a cursor only once
 		if err := f.commit(hard, f.session.ready); err != nil {
 			return err
 		}
@@ -91,10 +92,10 @@ func (f *follower) carryOut(hard context.Context, cmd bridge.Command, by bridge.
 }
 
 // fence returns the checkpoint that begins a new epoch before a command expires, and
-// whether one must begin. In exactly-once mode the session that claimed the command is
-// fenced. In at-least-once mode its write may still reach the store: a new change id
+// whether that epoch is needed. In exactly-once mode the session that claimed the command
+// is fenced. In at-least-once mode its write may still reach the store, and a new change id
 // invalidates that write. A store without a checkpoint of this stream has no change id:
-// there the operator moves the stream in any case.
+// then the operator has to move the stream anyway.
 func (r *requests) fence(s *session, at *progress, cmd bridge.Command, by bridge.Claim) (bridge.Checkpoint, bool) {
 	if by.Over == "" || r.e.cfg.exactlyOnce() || r.claimed.fenced || at.committed.Zero() || !at.rival.Zero() {
 		return bridge.Checkpoint{}, false
@@ -105,8 +106,8 @@ func (r *requests) fence(s *session, at *progress, cmd bridge.Command, by bridge
 	return next, true
 }
 
-// expire answers a command that was not applied before its deadline. by.Over is the
-// session that had claimed it, or empty.
+// expire answers a command that was not applied before its deadline. by.Over is the session
+// that had claimed the command, or empty.
 func (r *requests) expire(ctx context.Context, cmd bridge.Command, by bridge.Claim, at bridge.Version) error {
 	detail := "no owner claimed it before its deadline"
 	if by.Over != "" {
@@ -119,8 +120,8 @@ func (r *requests) expire(ctx context.Context, cmd bridge.Command, by bridge.Cla
 	return r.answer(ctx, cmd, by, a)
 }
 
-// canApply reports whether a command can be applied now: the epoch is known and
-// can be committed to.
+// canApply reports whether a command can be applied now: the epoch is known, and can be
+// committed to.
 func (s *progress) canApply(in *session) bool {
 	known := in.ready || !s.stale && (!s.committed.Zero() && s.committed.Mode == in.e.cfg.Mode ||
 		s.blockedOn == bridge.ReasonCheckpointLost)
@@ -133,27 +134,27 @@ type seenClaim struct {
 	fenced       bool // the store has a change that the claimer does not know
 }
 
-// claim claims a command for this session, and reports whether the session may decide
-// about it. The claim of another session counts until a session begins after the claim
-// was seen: the new session has fenced the claimer, and its checkpoint shows what the
-// claimer committed. For a command past its deadline, late is the claim under which it
-// expires.
+// claim claims a command for this session, and reports whether the session may decide about
+// the command. The claim of another session counts until a session begins after this
+// process saw the claim: the new session has fenced the claimer, and its checkpoint shows
+// what the claimer committed. For a command past its deadline, late is the claim under
+// which the command expires.
 func (r *requests) claim(hard context.Context, s *session, cmd bridge.Command,
 	by bridge.Claim) (mine bool, late *bridge.Claim, err error) {
 	if last := r.claimed; last.id == cmd.ID && last.by != s.id {
 		if !s.open || last.seen == s.id {
-			return false, nil, nil // a session is about to begin; the command is offered again
+			return false, nil, nil // a new session will begin, and the command is offered again
 		}
 		by.Over = last.by
 	}
 	got, err := r.e.ports.Inbox.Claim(hard, cmd, by)
 	switch {
 	case err != nil:
-		return false, nil, nil // the store is unreachable; a command that still counts is offered again
+		return false, nil, nil // the store is unreachable; a command that is still valid is offered again
 	case got.Late:
 		return false, &by, nil
 	case got.By == "":
-		return false, nil, nil // the command was withdrawn meanwhile
+		return false, nil, nil // the command was withdrawn in the meantime
 	}
 	r.claimed = seenClaim{id: cmd.ID, by: got.By, seen: s.id}
 	if got.By == s.id || !s.open {
@@ -163,7 +164,8 @@ func (r *requests) claim(hard context.Context, s *session, cmd bridge.Command,
 		got.By)}
 }
 
-// judge validates one command, with a copy of what it is validated against.
+// judge validates one command, with a copy of the state that the command is checked
+// against.
 type judge struct {
 	e         *Engine
 	session   session
@@ -185,7 +187,7 @@ func (j *judge) validateCommand(cmd bridge.Command) string {
 		return fmt.Sprintf("this version does not support the command %q", cmd.Kind)
 	case cmd.BaseEpoch != j.committed.Epoch && (cmd.Kind != bridge.KindReset || j.rival.Zero() ||
 		cmd.BaseEpoch != j.rival.Epoch):
-		// If two histories exist, the requester has seen the store's.
+		// If there are two histories, the operator has seen that of the store.
 		return fmt.Sprintf("the stream was moved, paused or resumed meanwhile: it is at epoch %d, the command expects %d",
 			j.committed.Epoch, cmd.BaseEpoch)
 	case cmd.Kind != bridge.KindReset:
@@ -243,21 +245,21 @@ func (s *session) derive(was bridge.Checkpoint, cmd bridge.Command) bridge.Check
 	}
 	c = s.stamp(c, cmd.Kind, bridge.Version{Epoch: c.Epoch})
 	if cmd.Kind == bridge.KindReset && s.topics == nil {
-		if c.Topics = bridge.WithFormer(was.Topics, s.found); s.found == nil { // to be compared once known
+		if c.Topics = bridge.WithFormer(was.Topics, s.found); s.found == nil { // compared once the topics are known
 			c.Topics = was.Topics
 		}
 	}
 	return c
 }
 
-// acceptTopics makes an operator's reset accept the topics as they are. It returns what
-// they lost, which the operator may not have known.
+// acceptTopics makes an operator's reset accept the topics as they are. It returns the
+// losses of the topics, which the operator may not have known.
 func (s *session) acceptTopics(ctx context.Context, was bridge.Checkpoint, cmd bridge.Command,
 	losses *incidents) (string, error) {
 	if cmd.Kind != bridge.KindReset || s.topics != nil || !s.open {
 		return "", nil
 	}
-	if s.found == nil { // another error came first
+	if s.found == nil { // another error occurred first
 		if _, err := s.findTopics(ctx); err != nil {
 			return "", &sessionError{err}
 		}
@@ -271,11 +273,11 @@ func (s *session) acceptTopics(ctx context.Context, was bridge.Checkpoint, cmd b
 	return fault.Error(), nil
 }
 
-// answer answers a command. A lost answer is no fault: the command stays in the inbox, is
-// offered again, and is recognised by its id. A refusal counts only once the inbox has
-// recorded it: until then another session may apply the command. That an applied command
-// was applied always counts. If a refusal does not count, another session answers: Apply
-// then returns ErrFenced.
+// answer answers a command. A lost answer is no fault: the inbox offers the command again,
+// and its id shows that it was applied. A refusal counts only once the inbox has recorded
+// it, because another session may apply the command until then. The answer that a command
+// was applied always counts. If a refusal does not count, another session answers, and
+// Apply returns ErrFenced.
 func (r *requests) answer(ctx context.Context, cmd bridge.Command, by bridge.Claim, a bridge.Answer) error {
 	a.By, a.At = r.e.cfg.Owner, time.Now().UnixMilli()
 	first, err := r.e.ports.Inbox.Answer(ctx, cmd, by, a)

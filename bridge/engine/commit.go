@@ -7,15 +7,15 @@ import (
 	"exportbridge/bridge"
 )
 
-// commit makes the batch at hand and the position after it durable.
+// commit makes the batch and the position after it durable.
 //
-// In exactly-once mode the sink commits in one step: a crash before it leaves nothing
-// of the batch, a crash after it leaves all. In at-least-once mode there are two steps:
-// the sink acknowledges every event, then the checkpoint moves over them. A crash
-// before the first step ends repeats at most these pages, a crash between the steps
-// repeats exactly these pages, a crash after the second step repeats nothing.
+// In exactly-once mode the sink commits in one step: a crash before it leaves nothing of
+// the batch, a crash after it leaves all. In at-least-once mode there are two steps: the
+// sink acknowledges every event, then the checkpoint moves past the events. A crash before
+// the end of the first step repeats at most these pages. A crash between the steps repeats
+// all of these pages. A crash after the second step repeats nothing.
 //
-// With moved, commit also saves a cursor that only moved over empty pages.
+// If moved is set, commit also saves a cursor that only moved past empty pages.
 func (f *follower) commit(hard context.Context, moved bool) error {
 	b := f.batch
 	f.batch = batch{}
@@ -50,8 +50,8 @@ func (f *follower) commit(hard context.Context, moved bool) error {
 	return nil
 }
 
-// heartbeat commits a heartbeat: it confirms ownership and restores a store
-// that lost the checkpoint.
+// heartbeat commits a heartbeat. It confirms ownership, and restores a store that lost the
+// checkpoint.
 func (f *follower) heartbeat(ctx context.Context) error {
 	if f.at.Cursor != f.committed.Cursor {
 		return f.commit(ctx, true)
@@ -66,11 +66,11 @@ func (f *follower) heartbeat(ctx context.Context) error {
 	return nil
 }
 
-// drainTimeout bounds what an orderly stop adds to what is in flight.
+// drainTimeout bounds the time that drain adds to an orderly stop.
 const drainTimeout = 2 * time.Second
 
-// drain ends an orderly run with a heartbeat, so that a store that lost the checkpoint
-// has it again. Without it, the next run reads a few empty pages again.
+// drain ends an orderly run with a heartbeat, which restores a store that lost the
+// checkpoint. Without the heartbeat, the next run reads a few empty pages again.
 func (f *follower) drain(hard context.Context) {
 	f.stopFetching()
 	if f.session.ready {

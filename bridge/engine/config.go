@@ -12,59 +12,63 @@ import (
 
 // Config configures the engine for one stream. Start from DefaultConfig.
 type Config struct {
-	// Stream names the stream: Redis keys, headers, metric labels.
+	// Stream is the name of the stream, for Redis keys, headers and metric labels.
 	Stream string
 	// Mode is the delivery guarantee.
 	Mode bridge.Mode
 	// Origin is the query of the export, with Start resolved.
 	Origin bridge.Origin
-	// Topic is the events' topic. A stream never continues in another topic
-	// than its checkpoint's: two deployments may share a checkpoint topic by
-	// mistake. Empty disables the check.
+	// Topic is the topic of the events. A stream continues only in the topic of its
+	// checkpoint, because two deployments may share a checkpoint topic by mistake. Empty
+	// disables the check.
 	Topic string
-	// Routes is Routes.Text of the Source, for checkpoints.
+	// Routes is the Routes.Text of the Source. Checkpoints record it.
 	Routes string
-	// DivertAll diverts unreadable items to the dead letters even if all items
-	// are unreadable, which otherwise blocks the stream.
+	// DivertAll diverts unreadable items to the dead letters even if all items are
+	// unreadable. By default, such items block the stream.
 	DivertAll bool
-	// TopicIDs are the ids of topics, by name, as a window's job begins; empty if unknown.
+	// TopicIDs are the ids of topics, by name, when the job of a window begins; empty if
+	// unknown.
 	TopicIDs map[string]string
-	// PageSize is the number of items requested per page; it bounds the tail.
+	// PageSize is the number of items requested per page. It bounds the tail.
 	PageSize int
 	// FetchTimeout bounds a call of Source.Fetch or Decode, without its deliberate
 	// waits (bridge.Waiting). It is a last resort: set it longer than any timeout of
 	// the Source. 0 is ten minutes.
 	FetchTimeout time.Duration
-	// RelativeStart is set if Origin.Start is relative to now: each run has another.
+	// RelativeStart is set if Origin.Start is relative to the current time, and so differs
+	// between runs.
 	RelativeStart bool
 	// StrayCursor returns why a stored cursor cannot belong to the request of these
 	// settings, or nil; a nil StrayCursor is no check.
 	StrayCursor func(cursor string) error
 	// LeakInCursor names the credential that a cursor contains, or ""; nil for no check.
 	LeakInCursor func(cursor string) string
-	// MarksEnd is set for a window whose live stream has seen the API mark the end of
-	// its results. Empty pages then do not end it. See Checkpoint.MarksEnd.
+	// MarksEnd is set for a window if the live stream has seen that the API marks the end
+	// of its results. Then empty pages do not end the window. See Checkpoint.MarksEnd.
 	MarksEnd bool
-	// EndExplicit is set if a member of each page says whether more pages follow: a
-	// full page without a next one is then the end of the results.
+	// EndExplicit is set if a member of each page says whether more pages follow. Then a
+	// full page without a next one is the end of the results.
 	EndExplicit bool
 	// LookBack is how far before its watermark a stream may list an item again, if its
-	// Origin.Follow is bridge.FollowWindows. ChangedIsNew then makes an item with a
-	// known id and time, but other bytes, a new event.
+	// Origin.Follow is bridge.FollowWindows. ChangedIsNew makes an item with a known id and
+	// time, but other bytes, a new event.
 	LookBack     time.Duration
 	ChangedIsNew bool
-	// KeyPointer is where an item's key is, for a warning if no item has a key there;
-	// empty if items need no key.
+	// KeyPointer is the pointer to the key of an item, for a warning if no item has a key
+	// there. It is empty if items need no key.
 	KeyPointer string
 	// Owner names this process in checkpoints and acknowledgements.
 	Owner string
 	// Limits bound the run; the zero value is unbounded.
 	Limits Limits
-	// Budget is shared by the streams of a process; nil bounds nothing.
+	// Budget is the memory that the streams of a process share; nil is no limit.
 	Budget *Budget
-	// Starts is shared by the streams of a process; nil bounds nothing.
+	// Starts limits the sessions that the streams of a process begin at a time; nil is no
+	// limit.
 	Starts *Starts
-	// Hints maps the engine's hints to texts; one without is shown as its code.
+	// Hints are the texts of the engine's hints. A hint without a text is shown as its
+	// code.
 	Hints map[bridge.Hint]string
 	// Log receives one record per change of state; nil discards them.
 	Log *slog.Logger
@@ -110,22 +114,22 @@ const (
 type Limits struct {
 	// Once ends the run when the export is drained.
 	Once bool
-	// MaxEvents ends the run at the first page boundary at or after this number
-	// of events; 0 is no limit.
+	// MaxEvents ends the run at the first page boundary at or after this number of events;
+	// 0 is no limit.
 	MaxEvents int64
-	// Until ends the run at the first page boundary at or after an event of
-	// this time, in milliseconds since the epoch; 0 is no limit.
+	// Until ends the run at the first page boundary at or after an event of this time, in
+	// milliseconds since the epoch; 0 is no limit.
 	Until int64
 }
 
 // Bounded reports whether there is a limit.
 func (l Limits) Bounded() bool { return l.Once || l.MaxEvents > 0 || l.Until > 0 }
 
-// usualPage is the API's largest page. It bounds a tail even if the configured page
-// is smaller: the tail may come from a run with larger pages.
+// usualPage is the API's largest page. It bounds a tail even if the configured page is
+// smaller, because the tail may come from a run with larger pages.
 const usualPage = 1000
 
-// rules are the settings that say how pages are taken.
+// rules returns the settings that decide how pages are taken.
 func (c *Config) rules() position.Rules {
 	return position.Rules{
 		PageSize: c.PageSize, TailLimit: position.TailFactor * max(c.PageSize, usualPage), End: c.Origin.End,
@@ -146,16 +150,15 @@ func (c *Config) window() bool { return c.Origin.End != 0 }
 // bounded reports whether the run ends by itself.
 func (c *Config) bounded() bool { return c.Limits.Bounded() || c.window() }
 
-// ends reports whether the run ends with the results. It then follows
-// EmptyPages empty pages, where the API has never marked its end.
+// ends reports whether the run ends at the end of the results. Where the API has never
+// marked that end, EmptyPages empty pages in a row end the run.
 func (c *Config) ends() bool { return c.window() || c.Limits.Once }
 
-// exactlyOnce reports whether the sink commits the checkpoint; otherwise the
-// store does.
+// exactlyOnce reports whether the sink commits the checkpoint. Otherwise the store does.
 func (c *Config) exactlyOnce() bool { return c.Mode == bridge.ExactlyOnce }
 
-// Validate reports everything that is wrong with the engine's settings: the
-// fields that have a variable. New checks the others, which the caller fills.
+// Validate reports all problems of the engine's settings: the fields that have a variable.
+// New checks the other fields, which the caller fills.
 func (c *Config) Validate() error {
 	var p bridge.Problems
 	p.Check(c.PollInterval > 0, "EXPORT_POLL_INTERVAL", "must be above 0, for example 1s")
@@ -173,7 +176,7 @@ func (c *Config) Validate() error {
 	return p.Err()
 }
 
-// complete reports what the caller left out, or filled wrongly.
+// complete reports the fields that the caller left out or filled wrongly.
 func (c *Config) complete() error {
 	switch {
 	case c.Stream == "":
@@ -198,8 +201,7 @@ func (c *Config) words(h bridge.Hint) string {
 	return string(h)
 }
 
-// hintOf returns what to do about a fault: the adapter's text, or the
-// program's.
+// hintOf returns the hint of a fault: that of the adapter, or else that of the program.
 func (c *Config) hintOf(f *bridge.Fault) string {
 	if f.Hint != "" {
 		return f.Hint

@@ -15,19 +15,20 @@ import (
 	"exportbridge/bridge/internal/sourcecall"
 )
 
-// Ports are what an engine is connected to.
+// Ports are the connections of an engine.
 type Ports struct {
 	// Source and Sink are required.
 	Source bridge.Source
 	Sink   bridge.Sink
-	// Store keeps the checkpoint and its history. It may be nil in exactly-once mode,
-	// in which the Sink's checkpoint is authoritative. A nil Store has no history.
+	// Store keeps the checkpoint and its history. It may be nil in exactly-once mode, in
+	// which the Sink's checkpoint is authoritative. Without a Store there is no history.
 	Store bridge.Store
-	// Owner decides which process runs the stream; with nil this process always does.
+	// Owner decides which process runs the stream. If it is nil, this process always runs
+	// it.
 	Owner bridge.Owner
-	// History and Published are used when the API permanently rejects the
-	// cursor; they may be nil if Config.OnInvalidCursor is stop. Published is
-	// also used after a reset; nil marks nothing as republished.
+	// History and Published are used when the API permanently rejects the cursor. They may
+	// be nil if Config.OnInvalidCursor is stop. Published is also used after a reset; if it
+	// is nil, no event is marked as republished.
 	History   bridge.History
 	Published bridge.PublishedEvents
 	// Inbox delivers commands; nil means none.
@@ -41,7 +42,7 @@ type Ports struct {
 // Engine moves one stream.
 type Engine struct {
 	cfg      Config
-	rules    position.Rules // those of cfg
+	rules    position.Rules // the rules of cfg
 	ports    Ports
 	log      *slog.Logger
 	load     load
@@ -74,7 +75,7 @@ func New(cfg Config, ports Ports) (*Engine, error) {
 	return e, nil
 }
 
-// noStore is a Store without memory: only the Sink has the checkpoint.
+// noStore is a Store that keeps nothing: only the Sink has the checkpoint.
 type noStore struct{}
 
 func (noStore) Load(context.Context) (bridge.Checkpoint, error) {
@@ -83,16 +84,15 @@ func (noStore) Load(context.Context) (bridge.Checkpoint, error) {
 
 func (noStore) Advance(context.Context, bridge.Checkpoint, bridge.Checkpoint) error { return nil }
 
-// ErrShutdown is returned by Run when Config.ShutdownTimeout ended with a batch
-// in flight, which was abandoned. Nothing is lost: the checkpoint has not
-// moved, so the events are published again.
+// ErrShutdown is returned by Run if Config.ShutdownTimeout ended with a batch in flight,
+// which was abandoned. Nothing is lost: the checkpoint has not moved, so the events are
+// published again.
 var ErrShutdown = errors.New("shutdown timed out with a batch in flight")
 
-// Run moves the stream until ctx ends or a bounded run is done; both return
-// nil. When ctx ends, Run starts nothing new and has Config.ShutdownTimeout to
-// commit what is in flight. A blocked bounded run returns a BlockedError; an
-// unbounded one keeps probing. Run is called once; all its goroutines have
-// ended when it returns.
+// Run moves the stream until ctx ends or a bounded run is done; both return nil. When ctx
+// ends, Run starts nothing new and has Config.ShutdownTimeout to commit the batch in
+// flight. A blocked bounded run returns a BlockedError; an unbounded one keeps retrying.
+// Run is called once. All its goroutines have ended when it returns.
 func (e *Engine) Run(ctx context.Context) error {
 	hard, abandon := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer abandon(nil)
@@ -118,7 +118,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	owner := ownerLoop{follower: newFollower(e, commands), asking: retries{max: e.cfg.RetryMax}}
 	err := owner.own(soft, hard)
-	e.watchdog.wait() // a run that has ended is no stalled loop
+	e.watchdog.wait() // a run that has ended is not a stalled loop
 	cancel()
 	close(finished)
 	if unneeded() {
@@ -131,8 +131,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	return err
 }
 
-// readInbox passes commands to the loop. A command stays in the inbox until it
-// is answered, so one that the loop could not take is offered again.
+// readInbox passes commands to the loop. A command stays in the inbox until it is answered,
+// so the inbox offers it again if the loop could not take it.
 func (e *Engine) readInbox(ctx context.Context, commands chan<- bridge.Command) {
 	for ctx.Err() == nil {
 		cmd, err := e.ports.Inbox.Next(ctx)
@@ -143,7 +143,7 @@ func (e *Engine) readInbox(ctx context.Context, commands chan<- bridge.Command) 
 			bridge.Sleep(ctx, time.Second)
 			continue
 		}
-		// Offered briefly: the command may be withdrawn while the loop is busy.
+		// The offer is short, because the command may be withdrawn while the loop is busy.
 		offer, cancel := context.WithTimeout(ctx, time.Second)
 		select {
 		case commands <- cmd:
@@ -166,10 +166,10 @@ func (e *Engine) observeStuck(code string) {
 	e.observe(bridge.Observation{What: bridge.ObserveStuck, Code: code})
 }
 
-// Alive reports whether the commit loop makes progress: it waits for an input,
-// a timer or a server, or has been working for less than a minute. It is false, too, a
-// minute after a call of the Source should have ended (Config.FetchTimeout). A stream
-// with unreachable servers is alive, and so is one that has ended.
+// Alive reports whether the commit loop makes progress: it waits for an input, a timer or a
+// server, or has been working for less than a minute. Alive returns false also a minute
+// after Config.FetchTimeout should have ended a call of the Source. A stream with
+// unreachable servers is alive, and so is one that has ended.
 func (e *Engine) Alive() bool { return e.watchdog.alive(e.cfg.FetchTimeout) }
 
 // sleepUntil waits until t or until ctx ends.

@@ -12,21 +12,22 @@ import (
 	"exportbridge/bridge/internal/sourcecall"
 )
 
-// prefetcher fetches page after page along the cursor. It ends at the end of the
-// results, after too many empty pages, or at the first error. One goroutine sends
-// requests, so that the next one leaves as soon as the next cursor is known. The other
-// decodes the pages.
+// prefetcher fetches page after page along the cursor. It ends at the end of the results,
+// after too many empty pages, or at the first error. One goroutine sends requests, so that
+// the next request leaves as soon as the next cursor is known. Another goroutine decodes
+// the pages.
 //
-// Each request sends the cursor that decoding confirms, or the page is rejected, which
-// ends the prefetcher. Pages fetched after a rejected page are dropped.
+// A request sends the cursor that was found before decoding. If decoding does not confirm
+// that cursor, the page is rejected, and the prefetcher ends. Pages fetched after a
+// rejected page are dropped.
 type prefetcher struct {
 	e        *Engine
 	results  chan fetchResult // decoded pages, in order
 	fetched  chan fetchResult // pages as they arrived, in order
-	freed    chan struct{}    // one for each released page
+	freed    chan struct{}    // one element per released page
 	buffered atomic.Int64     // bytes of the pages that are not released
-	decoded  atomic.Int64     // pages decoded
-	progress chan struct{}    // filled when decoded has grown
+	decoded  atomic.Int64     // number of decoded pages
+	progress chan struct{}    // has an element when decoded has grown
 	cancel   context.CancelCauseFunc
 	done     sync.WaitGroup
 }
@@ -35,14 +36,14 @@ type prefetcher struct {
 type fetchResult struct {
 	page *bridge.Page
 	err  error
-	// charged is what the page counts in the budget, in bytes.
+	// charged is the charged size of the page in the budget, in bytes.
 	charged *int64
-	// last is set on the page that prefetching ends with.
+	// last is set for the page at which prefetching ends.
 	last bool
 }
 
-// load is what a stream holds in memory, for Status. The prefetcher writes it, the
-// mirror writes lagPages.
+// load is the memory of a stream for Status. The prefetcher writes it, except lagPages,
+// which the mirror writes.
 type load struct {
 	pages, bytes, requests atomic.Int64
 	lagPages               atomic.Int64 // pages after the store's checkpoint
@@ -50,18 +51,18 @@ type load struct {
 	page                   atomic.Int64 // bytes of the last page
 }
 
-// prefetchStart is where and how a prefetcher begins.
+// prefetchStart is the beginning of a prefetcher.
 type prefetchStart struct {
 	at bridge.Position
-	// empties is how many empty pages it follows at first, refill how
-	// many in a row after a page with items.
+	// empties is the number of empty pages to follow at first, refill the number of
+	// consecutive ones after a page with items.
 	empties, refill int
-	// single ends it after one page, even if that names a next one.
+	// single ends the prefetcher after one page, even if the page names a next one.
 	single bool
 }
 
-// startPrefetch begins to fetch. The caller takes results until one has an error or
-// is the last, releases every page, and calls stop.
+// startPrefetch begins to fetch. The caller takes results until one has an error or is the
+// last, releases every page, and calls stop.
 func (e *Engine) startPrefetch(ctx context.Context, s prefetchStart) *prefetcher {
 	ctx, cancel := e.watchdog.source.Bound(ctx, e.cfg.FetchTimeout)
 	depth := e.cfg.PrefetchPages
@@ -74,7 +75,8 @@ func (e *Engine) startPrefetch(ctx context.Context, s prefetchStart) *prefetcher
 	return pf
 }
 
-// stop ends the prefetcher, waits for its goroutines and releases what nobody took.
+// stop ends the prefetcher, waits for its goroutines, and releases the pages that the loop
+// did not take.
 func (pf *prefetcher) stop() {
 	pf.cancel(nil)
 	pf.done.Wait()
@@ -94,8 +96,8 @@ func (f fetchResult) release() {
 	}
 }
 
-// charge counts the page in the budgets of the stream and of the process until the page
-// is released. lent is what the process's budget has granted for it. It returns the
+// charge counts the page in the budgets of the stream and of the process until the page is
+// released. lent is the size that the process's budget has granted. charge returns the
 // charged size, which recharge updates.
 func (pf *prefetcher) charge(p *bridge.Page, lent int64) *int64 {
 	size, recycle := new(int64), p.Recycle
@@ -107,14 +109,14 @@ func (pf *prefetcher) charge(p *bridge.Page, lent int64) *int64 {
 		}
 		pf.buffered.Add(-*size)
 		pf.e.cfg.Budget.add(-*size)
-		pf.freed <- struct{}{} // never waits: it has room for all pages
+		pf.freed <- struct{}{} // never waits: the channel has room for all pages
 	}
 	return size
 }
 
-// itemCost is the memory of an item beside its bytes: the event, and in the Sink a
-// record of 160 bytes, nine headers of 40 bytes and some text. It counts most where
-// items are small: an item may have two bytes.
+// itemCost is the memory of an item besides its bytes: the event, and in the Sink a record
+// of 160 bytes, nine headers of 40 bytes and some text. It matters for small items, which
+// may have two bytes.
 const itemCost = int64(unsafe.Sizeof(bridge.Event{})) + 600
 
 // recharge updates the charged size once the items are known.
@@ -126,11 +128,11 @@ func (pf *prefetcher) recharge(p *bridge.Page, items int, size *int64) {
 	*size = now
 }
 
-// fetch asks for page after page, within the budget of pages and bytes.
+// fetch requests page after page, within the budget of pages and bytes.
 func (pf *prefetcher) fetch(ctx context.Context, s prefetchStart) {
 	defer close(pf.fetched)
 	at := s.at
-	handed := int64(0) // pages handed over to be decoded
+	handed := int64(0) // number of pages passed to decode
 	var pages int
 	for {
 		for pages >= 2 && (pages >= pf.e.cfg.PrefetchPages || pf.buffered.Load() >= pf.e.cfg.PrefetchBytes) {
@@ -138,7 +140,7 @@ func (pf *prefetcher) fetch(ctx context.Context, s prefetchStart) {
 			case <-pf.freed:
 				pages--
 				pf.note(pages)
-			case <-pf.progress: // a page may have turned out smaller than expected
+			case <-pf.progress: // a page may be smaller than expected
 			case <-ctx.Done():
 				return
 			}
@@ -157,9 +159,9 @@ func (pf *prefetcher) fetch(ctx context.Context, s prefetchStart) {
 		pages = pf.collectFreed(pages + 1)
 		pf.note(pages)
 		last := p.Tail() || s.single
-		at.Cursor = p.Next // read before decode gets the page, which may then be released
-		// A small page may be empty. It is decoded before the next request: otherwise a
-		// run of empty pages would be followed further than the rules allow.
+		at.Cursor = p.Next // read before decode gets the page, which may release it
+		// A small page may be empty. It is decoded before the next request, because the
+		// rules limit how many empty pages are followed.
 		small := len(p.Body) < bridge.SmallBody
 		pf.fetched <- fetchResult{page: p, charged: charged, last: last}
 		handed++
@@ -172,8 +174,8 @@ func (pf *prefetcher) fetch(ctx context.Context, s prefetchStart) {
 	}
 }
 
-// awaitDecoded waits until that many pages are decoded, and reports whether
-// fetching goes on.
+// awaitDecoded waits until that many pages are decoded. It reports whether fetching
+// continues.
 func (pf *prefetcher) awaitDecoded(ctx context.Context, pages int64) bool {
 	for pf.decoded.Load() < pages {
 		select {
@@ -185,7 +187,7 @@ func (pf *prefetcher) awaitDecoded(ctx context.Context, pages int64) bool {
 	return true
 }
 
-// collectFreed subtracts the pages released meanwhile, without waiting.
+// collectFreed subtracts the pages that were released in the meantime, without waiting.
 func (pf *prefetcher) collectFreed(pages int) int {
 	for {
 		select {
@@ -224,7 +226,7 @@ func (pf *prefetcher) request(ctx context.Context, at bridge.Position) (*bridge.
 	if err == nil {
 		pf.e.load.lastPoll.Store(time.Now().UnixMilli())
 	}
-	if pf.e.cfg.listing() { // the source observes its requests: a page takes several, or none
+	if pf.e.cfg.listing() { // a windows source reports its own requests: one page takes several, or none
 		return p, err
 	}
 	o := bridge.Observation{What: bridge.ObserveFetch, Took: time.Since(began), Code: "200"}
@@ -250,7 +252,7 @@ func (pf *prefetcher) decodePage(ctx context.Context, p *bridge.Page) error {
 	return err
 }
 
-// fullness is how ObserveDecode names a page of so many items.
+// fullness returns the word of ObserveDecode for the number of items of a page.
 func fullness(items, size int) string {
 	switch {
 	case items == 0:
@@ -296,7 +298,7 @@ func (pf *prefetcher) decode(ctx context.Context, s prefetchStart) {
 		default:
 		}
 	}
-	if sourcecall.Overdue(ctx) { // else the loop ended it, and needs no error
+	if sourcecall.Overdue(ctx) { // otherwise the loop ended ctx, and needs no error
 		pf.results <- fetchResult{err: pf.e.watchdog.source.Ended(ctx)}
 	}
 }

@@ -9,12 +9,12 @@ import (
 	"exportbridge/bridge/engine/position"
 )
 
-// follower is the commit loop: one goroutine that owns everything below.
-// External input reaches it only through next and through the ports' results.
+// follower is the commit loop: one goroutine, which owns everything below. External input
+// reaches the loop only through next and through the results of the ports.
 type follower struct {
-	// One assignment resets each of four parts: session at the next recovery, progress
-	// and schedule when the stream is moved, these three and ownership when ownership
-	// is lost. The other fields last as long as Run.
+	// One assignment resets each of four parts: session at the next recovery, progress and
+	// schedule when the stream is moved, these three and ownership when ownership is lost.
+	// The other fields last as long as Run.
 	stream
 	schedule  schedule
 	ownership ownership
@@ -24,7 +24,7 @@ type follower struct {
 	fetching *prefetcher // nil while nothing is fetched
 
 	state                   bridge.State
-	fault                   *bridge.Fault // why, for StateBackoff and StateBlocked
+	fault                   *bridge.Fault // the reason of StateBackoff or StateBlocked
 	since                   time.Time
 	alarms                  [2]alarm  // used by next
 	idleSince, readingSince time.Time // used by setState
@@ -43,14 +43,14 @@ func newFollower(e *Engine, commands <-chan bridge.Command) *follower {
 	return f
 }
 
-// move moves the stream: it makes c durable and resumes from it.
+// move moves the stream: it makes c durable and continues from there.
 func (f *follower) move(ctx context.Context, c bridge.Checkpoint) error {
 	if f.session.open {
 		if _, err := f.publish(ctx, bridge.Batch{Checkpoint: c, From: f.committed.Checkpoint}, 0); err != nil {
 			return err
 		}
 	}
-	stored := f.committed.Checkpoint // what the store holds, as far as known
+	stored := f.committed.Checkpoint // the checkpoint in the store, as far as known
 	if !f.rival.Zero() {
 		stored = f.rival
 	}
@@ -59,14 +59,14 @@ func (f *follower) move(ctx context.Context, c bridge.Checkpoint) error {
 	}
 	f.progress, f.schedule = newProgress(c), newSchedule(&f.e.cfg)
 	f.adopt(c)
-	if c.Kind == bridge.KindReset && c.Overlap == nil { // else the count of events continues
+	if c.Kind == bridge.KindReset && c.Overlap == nil { // otherwise the count of events continues
 		f.run.began = c.Events
 	}
 	f.setState(bridge.StateRunning, nil)
 	return nil
 }
 
-// input is one event for the loop.
+// input is an event that the loop handles.
 type input struct {
 	kind   inputKind
 	result fetchResult
@@ -79,17 +79,17 @@ type inputKind int
 const (
 	inputStop      inputKind = iota // the run, or the ownership, is to end
 	inputDue                        // time to recover or to fetch
-	inputFetched                    // the prefetcher brought a page or an error
+	inputFetched                    // the prefetcher returned a page or an error
 	inputRipe                       // time to commit the batch
 	inputCommand                    // an operator's command arrived
 	inputHeartbeat                  // time for a heartbeat
-	inputRival                      // time to check whether the other bridge is gone
+	inputRival                      // time to check whether the other bridge has gone
 	inputAhead                      // the store shows that another process moved the stream
 )
 
-// follow runs the stream. Start and restart are the same code: after any error
-// the loop drops what is in flight and recovers. soft ends with the run or the
-// ownership. hard ends when what is in flight must be abandoned.
+// follow runs the stream. Start and restart are the same code: after any error the loop
+// drops the open batch and recovers. soft ends with the run or the ownership. hard ends
+// when the open batch must be abandoned.
 func (f *follower) follow(soft, hard context.Context) error {
 	for f.run.ended == "" {
 		var err error
@@ -128,7 +128,7 @@ func (f *follower) follow(soft, hard context.Context) error {
 		}
 	}
 	if err := f.commit(hard, f.session.ready); err != nil {
-		// All events are committed; the next run reads some empty pages again.
+		// All events are committed. The next run only reads some empty pages again.
 		f.log.Warn("final commit failed", "error", err.Error())
 	}
 	f.log.Info("run ended", "why", f.run.ended, "events", f.committed.Events-f.run.began,
@@ -137,8 +137,8 @@ func (f *follower) follow(soft, hard context.Context) error {
 	return nil
 }
 
-// next waits for the next input. Stopping has priority over commands, and
-// commands over pages, which a reset makes obsolete.
+// next waits for the next input. Stopping has priority over commands, and commands have
+// priority over pages, which a reset makes obsolete.
 func (f *follower) next(ctx context.Context) input {
 	defer f.e.watchdog.wait()()
 	select {
@@ -147,7 +147,8 @@ func (f *follower) next(ctx context.Context) input {
 	default:
 	}
 	var commands <-chan bridge.Command
-	// A command makes a blocked stream retry, but must not fence another bridge.
+	// A command makes a blocked stream retry, except if another bridge runs the stream: a
+	// retry would fence it.
 	blocked := !f.session.ready && f.state == bridge.StateBlocked && f.fault.Reason != bridge.ReasonOwner
 	if blocked || f.canApply(&f.session) {
 		commands = f.commands
@@ -202,19 +203,18 @@ func (f *follower) next(ctx context.Context) input {
 
 // fetchedInput turns a fetch result into an input.
 func (e *Engine) fetchedInput(r fetchResult, open bool, waited time.Duration) input {
-	if !open { // ctx ended the prefetcher: the run is to stop
+	if !open { // ctx ended the prefetcher, so the run must stop
 		return input{kind: inputStop}
 	}
 	e.observe(bridge.Observation{What: bridge.ObserveWait, Took: waited})
 	return input{kind: inputFetched, result: r}
 }
 
-// step runs when the schedule is due: it recovers, or starts fetching at the
-// position.
+// step runs when the schedule is due. It recovers, or starts fetching at the position.
 func (f *follower) step(ctx context.Context) error {
 	if !f.session.ready {
-		// A process that has lost ownership must not begin a session: it would fence
-		// the new owner.
+		// A process that has lost ownership must not begin a session, which would fence the
+		// new owner.
 		if f.session.id != "" {
 			if err := f.ownership.confirm(ctx); err != nil {
 				return &sessionError{err}
@@ -224,7 +224,7 @@ func (f *follower) step(ctx context.Context) error {
 	}
 	if pause, until := f.e.checkPaused(&f.committed.Checkpoint); pause != nil {
 		f.schedule.due = until
-		if f.e.cfg.bounded() { // such a run does not wait for the end of a pause
+		if f.e.cfg.bounded() { // a bounded run does not wait for the end of a pause
 			return f.e.blocked(pause)
 		}
 		if f.state != bridge.StatePaused {
@@ -262,17 +262,17 @@ func (f *follower) step(ctx context.Context) error {
 	return nil
 }
 
-// discard stops the prefetcher and rolls back to the last commit.
+// discard stops the prefetcher and returns to the last commit.
 func (f *follower) discard() {
 	f.stopFetching()
 	f.rollback()
 }
 
-// handleError drops what is in flight and schedules the retry. It returns an
-// error if the run cannot continue.
+// handleError drops the open batch and schedules the retry. It returns an error if the run
+// cannot continue.
 func (f *follower) handleError(soft, hard context.Context, err error) error {
 	_, doubt := errors.AsType[*sessionError](err)
-	if f.batch.events > 0 { // the sink cannot take back what was sent
+	if f.batch.events > 0 { // the sink cannot take back events that it got
 		f.session.ready, f.session.open = false, false
 	}
 	f.session.ready = f.session.ready && !doubt
@@ -287,12 +287,12 @@ func (f *follower) handleError(soft, hard context.Context, err error) error {
 		return errLetGo
 	}
 	if soft.Err() != nil && errors.Is(err, soft.Err()) {
-		return nil // next returns inputStop
+		return nil // next will return inputStop
 	}
 	fault := bridge.FaultOf(err)
 	if f.schedule.probing() && !fault.Unsent {
-		// Not even a request without a cursor works: the API is down, and
-		// the cursor is not to blame.
+		// Requests without a cursor fail too: the API is down, and the cursor is not the
+		// cause.
 		f.schedule.suspect, f.schedule.outage = nil, fault
 		if fault.Reason != bridge.ReasonAuth && fault.Class != bridge.Throttled {
 			fault = &bridge.Fault{Class: bridge.Transient, Code: fault.Code, RetryAfter: fault.RetryAfter, Hint: fault.Hint,

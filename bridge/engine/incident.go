@@ -9,38 +9,36 @@ import (
 	"exportbridge/bridge"
 )
 
-// incidents are recent conflicts, which distinguish an accident from a second
-// bridge on the stream. They outlive sessions and ownerships. Owned by the
-// commit loop.
+// incidents are recent conflicts, which distinguish an accident from a second bridge on the
+// stream. They outlast sessions and ownerships. Owned by the commit loop.
 type incidents struct {
-	fences           int            // how often newer sessions fenced this process, each soon after the last
+	fences           int            // number of consecutive times that a newer session fenced this process
 	resumed          time.Time      // end of the wait after the last fencing
 	rival            string         // the other bridge on the stream, if known
-	looked           time.Time      // when rival was last looked for
+	looked           time.Time      // when the rival was last looked up
 	conflict         time.Time      // when another process last moved the stream
-	ahead            bridge.Version // of the store, when it was last ahead of this process
-	cursorRecoveries []time.Time    // when the stream left rejected cursors, within cursorRecoveryWindow
-	lost             string         // the loss of a topic that was counted last
-	// cut is a topic that lost its end, seen at cutAt. It is kept until a checkpoint
-	// records it.
+	ahead            bridge.Version // version of the store, when it was last ahead of this process
+	cursorRecoveries []time.Time    // times at which the stream left rejected cursors, within cursorRecoveryWindow
+	lost             string         // the last loss of a topic that was counted
+	// cut is the error of a topic that lost its end, found at cutAt. It is kept until a
+	// checkpoint records it.
 	cut   *bridge.CutOffError
 	cutAt time.Time
 }
 
 const (
-	// fenceWindow is how long a session must last to end a series of fences.
+	// fenceWindow is how long a session must last to end a series of fencings.
 	fenceWindow = 2 * time.Minute
-	// fenceWait is the wait after the second fence in a row, which may be due to
-	// a late request of our own. It doubles with each further one: two bridges
-	// that tried again at once would fence each other for ever.
+	// fenceWait is the wait after the second fencing in a row, which can be due to a late
+	// request of this process. The wait doubles with each further one: two bridges that
+	// retry at once would fence each other for ever.
 	fenceWait, maxFenceWait = 10 * time.Second, 5 * time.Minute
-	// rivalInterval is how often a blocked stream checks whether the other
-	// bridge is gone.
+	// rivalInterval is how often a blocked stream checks whether the other bridge has gone.
 	rivalInterval = 3 * time.Second
 )
 
 // onFenced classifies fencing by a newer session. One fencing is due to a new owner, a
-// command, or a delayed request of our own; three in a row are due to a second bridge.
+// command, or a late request of this process. Three in a row are due to a second bridge.
 func (i *incidents) onFenced(ctx context.Context, e *Engine, grant bridge.Ownership, err error) *bridge.Fault {
 	if time.Since(i.resumed) > fenceWindow {
 		i.fences = 0
@@ -59,8 +57,8 @@ func (i *incidents) onFenced(ctx context.Context, e *Engine, grant bridge.Owners
 	return f
 }
 
-// findRival looks for another bridge on the stream, and reports whether the bridge that
-// it found before is gone.
+// findRival looks for another bridge on the stream. It reports whether the bridge that it
+// found before has gone.
 func (i *incidents) findRival(ctx context.Context, e *Engine, grant bridge.Ownership) (gone bool) {
 	if i.looked = time.Now(); grant == nil {
 		return false
@@ -76,8 +74,8 @@ func (i *incidents) findRival(ctx context.Context, e *Engine, grant bridge.Owner
 	return gone
 }
 
-// onConflict classifies a conflict in the store. One conflict is due to a command or a
-// new owner, two within a minute are due to a second bridge.
+// onConflict classifies a conflict in the store. One conflict is due to a command or a new
+// owner. Two within a minute are due to a second bridge.
 func (i *incidents) onConflict(err error) *bridge.Fault {
 	fault := &bridge.Fault{Class: bridge.Transient, Code: "conflict", Err: err}
 	if time.Since(i.conflict) < time.Minute {
@@ -90,7 +88,7 @@ func (i *incidents) onConflict(err error) *bridge.Fault {
 	return fault
 }
 
-// countLoss counts a loss once, and again only if another one is found.
+// countLoss counts a loss unless it was the last one counted.
 func (i *incidents) countLoss(e *Engine, fault *bridge.Fault) {
 	if fault.Code != bridge.CodeTopicLost || fault.Error() == i.lost {
 		return
@@ -99,8 +97,8 @@ func (i *incidents) countLoss(e *Engine, fault *bridge.Fault) {
 	e.observe(bridge.Observation{What: bridge.ObserveTopic, Code: bridge.TopicLost})
 }
 
-// onStoreAhead handles a store that is ahead: its error begins a new session, which
-// shows whether this process still owns the stream, and what the sink has.
+// onStoreAhead handles a store that is ahead. Its error begins a new session, which shows
+// whether this process still owns the stream, and which checkpoint the sink has.
 func (i *incidents) onStoreAhead(stored bridge.Checkpoint, ours bridge.Version) error {
 	err := fmt.Errorf("the store is at %s by %q, ahead of %s", stored.Version, stored.Owner, ours)
 	if stored.Version == i.ahead {

@@ -19,11 +19,11 @@ const (
 	invalidTime     = "time"
 )
 
-// observeRefused is the code of the program's own ObserveReset.
+// observeRefused is the code of the ObserveReset that reports a rejected cursor.
 const observeRefused = "refused-cursor"
 
-// One more rejected cursor than maxCursorRecoveries, within cursorRecoveryWindow, blocks
-// the stream.
+// More than maxCursorRecoveries rejected cursors within cursorRecoveryWindow block the
+// stream.
 const maxCursorRecoveries, cursorRecoveryWindow = 5, time.Hour
 
 // mayRecover reports whether the stream may leave a rejected cursor by
@@ -42,8 +42,8 @@ func (i *incidents) mayRecover(cfg *Config, fault *bridge.Fault) bool {
 }
 
 // recoverInvalidCursor returns the checkpoint of a new epoch at another position, by
-// Config.OnInvalidCursor. Events already in the topic are dropped from there on. If there
-// is no such position it returns the zero checkpoint, and adds the cause to the fault.
+// Config.OnInvalidCursor. From there on, events already in the topic are dropped. If there
+// is no such position, it returns the zero checkpoint, and adds the cause to the fault.
 // bound says what is not guaranteed from then on.
 func (s *session) recoverInvalidCursor(ctx context.Context, was bridge.Checkpoint,
 	fault *bridge.Fault) (next bridge.Checkpoint, bound string, err error) {
@@ -57,7 +57,8 @@ func (s *session) recoverInvalidCursor(ctx context.Context, was bridge.Checkpoin
 		if before.Zero() {
 			return before, "", err
 		}
-		// Pages is that of the history's entry: the history is searched by it.
+		// Pages is that of the entry in the history, since the history is searched by
+		// pages.
 		to = bridge.Target{
 			Cursor: before.Cursor, Tail: before.Tail, Carried: before.Carried, Border: before.Border, Start: before.Origin.Start,
 			Pages: before.Pages, PositionTime: before.PositionTime,
@@ -71,7 +72,7 @@ func (s *session) recoverInvalidCursor(ctx context.Context, was bridge.Checkpoin
 }
 
 // previousCursor returns the checkpoint before the rejected cursor. If there is none, it
-// returns the zero one and adds the cause to the fault.
+// returns the zero checkpoint and adds the cause to the fault.
 func (e *Engine) previousCursor(ctx context.Context, was bridge.Checkpoint,
 	fault *bridge.Fault) (bridge.Checkpoint, error) {
 	before, err := e.ports.History.Before(ctx, was, func(p *bridge.Checkpoint) bool { return p.Cursor != was.Cursor })
@@ -90,8 +91,8 @@ func (e *Engine) previousCursor(ctx context.Context, was bridge.Checkpoint,
 	return before, nil
 }
 
-// overlapStart is where an overlap begins for a stream at c that goes on from to, at
-// the start of the export at the earliest.
+// overlapStart returns the time at which an overlap begins for a stream at c that continues
+// from to. It is not before the start of the export.
 func (e *Engine) overlapStart(c, to *bridge.Checkpoint) int64 {
 	t := min(to.LastEventTime, to.AdvanceTime)
 	if t == 0 {
@@ -100,8 +101,9 @@ func (e *Engine) overlapStart(c, to *bridge.Checkpoint) int64 {
 	return max(c.Origin.Start, t-e.cfg.Overlap.Milliseconds(), 0)
 }
 
-// trustOlder accepts the suspect page, which lists older items than before, unless the
-// API has started over with the first page. It reports whether it did.
+// trustOlder accepts the suspect page, which lists older items than before, unless the page
+// is the first page of an API that has started over. It reports whether it accepted the
+// page.
 func (s *progress) trustOlder(e *Engine, first *bridge.Page) bool {
 	if position.FirstItems(first) == s.suspectItems {
 		return false

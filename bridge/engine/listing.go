@@ -9,7 +9,7 @@ import (
 	"exportbridge/bridge"
 )
 
-// loadPublished reads back the topic before an overlap is read, or windows are listed.
+// loadPublished reads the topic back before an overlap is read, or windows are listed.
 func (s *progress) loadPublished(ctx context.Context, e *Engine, topics []bridge.TopicState) (err error) {
 	switch {
 	case s.known.Published != nil:
@@ -35,9 +35,9 @@ func (e *Engine) readPublished(ctx context.Context, since bridge.Since,
 	return held, nil
 }
 
-// loadListing reads back what the topic holds of the items that the next windows may
-// list. A new listing, and one after a reset, count from the present ends of the topics:
-// nothing was published since they were made.
+// loadListing reads back which items of the next windows the topic holds. A new listing,
+// and a listing after a reset, count from the present ends of the topics: nothing was
+// published since they were created.
 func (s *progress) loadListing(ctx context.Context, e *Engine,
 	topics []bridge.TopicState) (bridge.PublishedIndex, error) {
 	at := s.at.Position()
@@ -67,9 +67,9 @@ func (s *progress) loadListing(ctx context.Context, e *Engine,
 	return &resetIndex{from: l.Again, before: held, again: again}, err
 }
 
-// listingAfter returns the Listing after a reset that leads to next. It is nil, and a new
-// listing begins, if the reset accepts another list, or a topic that lacks events: such a
-// topic does not tell which of the items before next were published.
+// listingAfter returns the Listing after a reset to next. It is nil, so that a new listing
+// begins, if the reset accepts another list, or a topic that lacks events: such a topic
+// does not show which of the items before next were published.
 func (s *session) listingAfter(was, next bridge.Checkpoint) *bridge.Listing {
 	from, to := was.Position(), next.Position()
 	before, known := from.Watermark()
@@ -78,15 +78,15 @@ func (s *session) listingAfter(was, next bridge.Checkpoint) *bridge.Listing {
 		s.topics == nil && bridge.TopicsLost(was, s.found) != nil {
 		return nil
 	}
-	if was.Cursor != "" && was.Cursor == next.Cursor { // what the topic holds still counts
+	if was.Cursor != "" && was.Cursor == next.Cursor { // the items in the topic still count
 		return was.Listing.WithGap(0)
 	}
-	// The stream may be ahead of its checkpoint, by a heartbeat at most.
+	// The stream may be ahead of its checkpoint by a heartbeat at most.
 	return was.Listing.Reset(before, after, was.PositionTime+2*heartbeatInterval.Milliseconds(), s.e.cfg.LookBack)
 }
 
-// resetIndex is what a topic holds after a reset. Items from a time on count only if they
-// were published since the reset.
+// resetIndex is the index of a topic after a reset. Items from a time on count only if they
+// were published after the reset.
 type resetIndex struct {
 	from          int64 // milliseconds since the epoch
 	before, again bridge.PublishedIndex

@@ -10,12 +10,12 @@ import (
 	"exportbridge/bridge"
 )
 
-// recovered is what a session finds when it begins. Zero Checkpoints stand for
-// none.
+// recovered has the checkpoints that a session finds when it begins. A zero Checkpoint
+// means that there is none.
 type recovered struct {
-	sink     bridge.Checkpoint // the sink's
-	store    bridge.Checkpoint // the store's
-	storeErr error             // why the store is not known, if it is not
+	sink     bridge.Checkpoint // checkpoint of the sink
+	store    bridge.Checkpoint // checkpoint of the store
+	storeErr error             // why the store is not known, or nil
 }
 
 // newest returns the checkpoint with the greatest known version.
@@ -30,9 +30,9 @@ func (rec *recovered) newest() bridge.Checkpoint {
 // zero value begins a new stream.
 type resumption struct {
 	bridge.Checkpoint
-	newEpoch string         // why a new epoch begins at the checkpoint; empty if none does
-	newest   bridge.Version // the new epoch is after it
-	lost     error          // what Kafka lost
+	newEpoch string         // why a new epoch begins at the checkpoint, or empty
+	newest   bridge.Version // version that the new epoch must exceed
+	lost     error          // the loss in Kafka, or nil
 	overlap  bool           // the topic may hold events after the checkpoint
 }
 
@@ -44,12 +44,12 @@ func (rec recovered) merge(c *Config, r *run, committed bridge.Checkpoint) (resu
 	return rec.mergeAtLeast(c, r, committed)
 }
 
-// mergeExactly: the sink's checkpoint is authoritative in exactly-once mode. The store
-// has a copy: a newer one means that the sink lost data, or that the stream was in
-// at-least-once mode before.
+// mergeExactly merges in exactly-once mode, in which the sink's checkpoint is
+// authoritative. The store has a copy. A newer copy means that the sink lost data, or that
+// the stream was in at-least-once mode before.
 func (rec recovered) mergeExactly(cfg *Config, committed bridge.Checkpoint) (resumption, error) {
 	if committed.Mode == bridge.ExactlyOnce && committed.Version.Compare(rec.newest().Version) > 0 {
-		rec.store = committed // this process saw it committed, whatever the store says
+		rec.store = committed // this process saw its commit, whatever the store has
 	}
 	switch {
 	case rec.sink.Zero() && rec.store.Zero() && rec.storeErr != nil:
@@ -69,8 +69,8 @@ func (rec recovered) mergeExactly(cfg *Config, committed bridge.Checkpoint) (res
 	return resumption{Checkpoint: rec.sink}, nil
 }
 
-// resumeAt resumes at c in a new epoch: two histories that were written apart are then
-// never taken for one.
+// resumeAt resumes at c in a new epoch, so that histories that were written separately are
+// never taken for one history.
 func (rec recovered) resumeAt(c bridge.Checkpoint, why string) resumption {
 	return resumption{Checkpoint: c, newEpoch: why, newest: rec.newest().Version}
 }
@@ -91,7 +91,7 @@ func (rec recovered) mergeAhead(policy string) (to resumption, err error) {
 		return resumption{lost: lost}, &bridge.Fault{
 			Class: bridge.Permanent, Code: "checkpoint-behind", Reason: bridge.ReasonCheckpoint,
 			Err: lost, HintCode: bridge.HintCheckpointBehind}
-	case policy == lossRedis && bridge.Diverged(rec.sink, rec.store): // Redis' checkpoint would undo later commands
+	case policy == lossRedis && bridge.Diverged(rec.sink, rec.store): // the checkpoint in Redis would undo later commands
 		return resumption{lost: lost}, bridge.DivergedFault(rec.sink, rec.store)
 	case policy == lossRedis || rec.sink.Zero():
 		to = rec.resumeAt(rec.store, "Kafka lost its checkpoint")
@@ -103,8 +103,8 @@ func (rec recovered) mergeAhead(policy string) (to resumption, err error) {
 	return to, nil
 }
 
-// mergeAtLeast: the store is authoritative in at-least-once mode. The sink's copy may be
-// a few seconds old. The last checkpoint of this process counts too.
+// mergeAtLeast merges in at-least-once mode, in which the store is authoritative. The
+// sink's copy may be a few seconds old. The last checkpoint of this process counts too.
 func (rec recovered) mergeAtLeast(cfg *Config, r *run, committed bridge.Checkpoint) (resumption, error) {
 	if rec.storeErr != nil {
 		return resumption{}, rec.storeErr
@@ -130,8 +130,8 @@ func (rec recovered) mergeAtLeast(cfg *Config, r *run, committed bridge.Checkpoi
 	return resumption{Checkpoint: c}, nil
 }
 
-// forReset returns the checkpoint that a reset starts from while the session cannot
-// resume: the newest one, or the sink's if the histories diverged. The zero one means
+// forReset returns the checkpoint that a reset starts from while the session cannot resume:
+// the newest one, or that of the sink if the histories diverged. The zero checkpoint means
 // that committed is the newest.
 func (rec recovered) forReset(committed bridge.Checkpoint) bridge.Checkpoint {
 	newest := rec.newest()
@@ -144,7 +144,7 @@ func (rec recovered) forReset(committed bridge.Checkpoint) bridge.Checkpoint {
 	return newest
 }
 
-// resume makes the checkpoint durable that the session resumes from, and returns it.
+// resume makes the checkpoint durable from which the session resumes, and returns it.
 func (s *stream) resume(ctx context.Context, rec recovered, to resumption) (bridge.Checkpoint, error) {
 	c := to.Checkpoint
 	switch {
@@ -160,9 +160,9 @@ func (s *stream) resume(ctx context.Context, rec recovered, to resumption) (brid
 		s.log.Warn("the store rolled back to an older checkpoint; rewriting the newer one",
 			"stored", rec.store.Version.String(), "checkpoint", c.Version.String())
 	}
-	// An epoch counts only once the sink has it, because the sink fences. Otherwise a
-	// fenced session could begin an epoch in the store, and a later exactly-once session
-	// would take that epoch for the newest.
+	// An epoch counts only once the sink has it, because the sink fences. Without this
+	// rule, a fenced session could begin an epoch in the store, which a later exactly-once
+	// session would take for the newest.
 	if rec.sink.Zero() || rec.sink.Epoch != c.Epoch {
 		if _, err := s.publish(ctx, bridge.Batch{Checkpoint: c, From: c}, 0); err != nil {
 			return c, err
@@ -174,7 +174,7 @@ func (s *stream) resume(ctx context.Context, rec recovered, to resumption) (brid
 	return c, s.advance(ctx, rec.store, c)
 }
 
-// beginEpoch begins a new epoch. from is what the store holds.
+// beginEpoch begins a new epoch. from is the checkpoint in the store.
 func (s *stream) beginEpoch(ctx context.Context, from bridge.Checkpoint, to resumption) (bridge.Checkpoint, error) {
 	c := to.Checkpoint
 	switch {
@@ -195,7 +195,7 @@ func (s *stream) beginEpoch(ctx context.Context, from bridge.Checkpoint, to resu
 		}
 		c = s.e.overlapped(c)
 	}
-	if s.e.applying { // the command's own epoch follows
+	if s.e.applying { // the command begins its own epoch
 		c.Version = to.newest
 		return c, nil
 	}
@@ -206,8 +206,8 @@ func (s *stream) beginEpoch(ctx context.Context, from bridge.Checkpoint, to resu
 	return next, s.commitCheckpoint(ctx, from, next)
 }
 
-// overlapped returns c with an overlap: the store is a copy that may be behind, so that
-// the topic may hold events after c.
+// overlapped returns c with an overlap. The store is a copy that may be behind, so the
+// topic may hold events after c.
 func (e *Engine) overlapped(c bridge.Checkpoint) bridge.Checkpoint {
 	switch {
 	case e.cfg.listing() && c.Listing == nil:
@@ -216,15 +216,15 @@ func (e *Engine) overlapped(c bridge.Checkpoint) bridge.Checkpoint {
 			c.Listing = bridge.BeginListing(w.At, c.Topics)
 		}
 		return c
-	case e.cfg.listing() || e.ports.Published == nil: // a listing reads the topic back anyway
+	case e.cfg.listing() || e.ports.Published == nil: // a listing always reads the topic back
 		return c
 	}
 	c.BeginOverlap(&c, e.overlapStart(&c, &c), c.Topics)
 	return c
 }
 
-// ownChange is the change of an epoch that the program itself begins at the position of
-// c. It names the last command, whose requester may still wait for the answer.
+// ownChange returns the change of an epoch that the program itself begins at the position
+// of c. It names the last command, whose operator may still wait for the answer.
 func (e *Engine) ownChange(c bridge.Checkpoint, why string) *bridge.Change {
 	return &bridge.Change{
 		ID: strings.ToLower(rand.Text()[:6]), Kind: bridge.KindReset, Who: e.cfg.Owner, Reason: why, From: c.Version,

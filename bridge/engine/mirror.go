@@ -12,40 +12,38 @@ import (
 )
 
 const (
-	// mirrorTimeout bounds one call of the store, and all calls at the end of an
-	// ownership.
+	// mirrorTimeout bounds one call of the store, and all calls at the end of an ownership.
 	mirrorTimeout = 2 * time.Second
-	// mirrorForeign is the wait before the store is tried again while it holds a
-	// foreign value.
+	// mirrorForeign is the time between attempts while the store holds a foreign value.
 	mirrorForeign = 30 * time.Second
 )
 
-// mirror copies the sink's committed checkpoints to the store, concurrently with the
-// commit loop: in exactly-once mode the store is a copy, and an unreachable store must
-// not delay the data. Of several commits only the newest is written, and always the
-// first of each epoch, which the history needs.
+// mirror copies the sink's committed checkpoints to the store, concurrently with the commit
+// loop: in exactly-once mode the store is a copy, and an unreachable store must not delay
+// the data. Of several commits, the mirror writes only the newest, and the first one of
+// each epoch, which the history needs.
 //
-// In at-least-once mode there is no mirror: the commit loop itself stores each
-// checkpoint before it goes on.
+// In at-least-once mode there is no mirror: the commit loop itself stores each checkpoint
+// before it continues.
 type mirror struct {
 	e    *Engine
 	log  *slog.Logger
 	wake chan struct{} // holds one token while there may be work
-	// ahead gets a checkpoint of the store that this process did not write and that
-	// is not older than its own: another process moved the stream.
+	// ahead gets a checkpoint of the store that another process wrote and that is not older
+	// than that of this process: the other process moved the stream.
 	ahead   chan bridge.Checkpoint
 	end     context.CancelFunc
 	stopped chan struct{}
 
-	stored bridge.Checkpoint // last seen in the store; owned by run
+	stored bridge.Checkpoint // the last checkpoint seen in the store; owned by run
 
 	mu        sync.Mutex          // guards all below
-	queue     []bridge.Checkpoint // to be written, oldest first
-	found     *bridge.Checkpoint  // what a session has just found in the store
+	queue     []bridge.Checkpoint // checkpoints to write, oldest first
+	found     *bridge.Checkpoint  // the checkpoint that a new session found in the store
 	idle      chan struct{}       // closed while the queue is empty
-	written   bridge.Checkpoint   // the last one written
-	suspended bool                // nothing is written until the next session has looked
-	away      bool                // the store did not answer the last time
+	written   bridge.Checkpoint   // the last checkpoint written
+	suspended bool                // nothing is written until the next session has read the store
+	away      bool                // the last call of the store failed
 }
 
 func startMirror(e *Engine, log *slog.Logger) *mirror {
@@ -60,23 +58,23 @@ func startMirror(e *Engine, log *slog.Logger) *mirror {
 	return m
 }
 
-// stop writes the rest of the queue, within mirrorTimeout, and ends the mirror.
+// stop writes the rest of the queue within mirrorTimeout, and ends the mirror.
 func (m *mirror) stop() {
 	m.flush(context.Background())
 	m.end()
 	<-m.stopped
-	m.e.load.lagPages.Store(0) // the next owner reports its own
+	m.e.load.lagPages.Store(0) // the next owner reports its own lag
 }
 
-// begin passes what a new session found in the store, the zero Checkpoint for
-// nothing. It drops the queue, which the session supersedes.
+// begin gets the checkpoint that a new session found in the store, the zero Checkpoint if
+// there is none. It drops the queue, which the session supersedes.
 func (m *mirror) begin(stored bridge.Checkpoint) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.drop()
 	m.found, m.written, m.suspended = &stored, stored, false
 	select {
-	case <-m.ahead: // the session has just looked
+	case <-m.ahead: // the session has already read this checkpoint
 	default:
 	}
 }
@@ -90,8 +88,8 @@ func (m *mirror) drop() {
 	m.updateLag()
 }
 
-// updateLag reports how many pages the store is behind. A reset changes the count of
-// pages, so only counts of one epoch are compared. The caller holds mu.
+// updateLag reports how many pages the store is behind. A reset changes the count of pages,
+// so the counts must be of one epoch. The caller holds mu.
 func (m *mirror) updateLag() {
 	owed := int64(0)
 	if n := len(m.queue); n > 0 {
@@ -111,7 +109,7 @@ func (m *mirror) suspend(stored bridge.Checkpoint) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.found != nil {
-		return // a session has looked meanwhile
+		return // a session has read the store in the meantime
 	}
 	m.drop()
 	m.suspended = true
@@ -126,7 +124,7 @@ func (m *mirror) offer(c bridge.Checkpoint) {
 	m.mu.Lock()
 	switch n := len(m.queue); {
 	case m.suspended:
-	case n > 0 && m.queue[n-1].Epoch == c.Epoch && // a later commit replaces these two kinds
+	case n > 0 && m.queue[n-1].Epoch == c.Epoch && // a later commit replaces commits of these two kinds
 		(m.queue[n-1].Kind == bridge.KindData || m.queue[n-1].Kind == bridge.KindHeartbeat):
 		m.queue[n-1] = c
 	case n > 0:
@@ -142,8 +140,8 @@ func (m *mirror) offer(c bridge.Checkpoint) {
 	}
 }
 
-// flush waits until the queue is written, for mirrorTimeout at most, and not at
-// all if the store is unreachable.
+// flush waits until the queue is written, for at most mirrorTimeout. It does not wait if
+// the store is unreachable.
 func (m *mirror) flush(ctx context.Context) {
 	m.mu.Lock()
 	idle, away := m.idle, m.away
@@ -160,7 +158,7 @@ func (m *mirror) flush(ctx context.Context) {
 	}
 }
 
-// first returns the oldest checkpoint of the queue, if it has one.
+// first returns the oldest checkpoint of the queue, false if the queue is empty.
 func (m *mirror) first() (bridge.Checkpoint, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -173,7 +171,7 @@ func (m *mirror) first() (bridge.Checkpoint, bool) {
 	return m.queue[0], true
 }
 
-// done removes c from the queue, unless a newer one has taken its place.
+// done removes c from the queue, unless a newer checkpoint has replaced it.
 func (m *mirror) done(c bridge.Checkpoint) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -216,10 +214,10 @@ func (m *mirror) run(ctx context.Context) {
 	}
 }
 
-// mirrorRetry is a result of write that stands for a back-off.
+// mirrorRetry is the result of write that requests a back-off.
 const mirrorRetry = time.Nanosecond
 
-// write stores c and returns 0, or how long to wait before the next try.
+// write stores c and returns 0, or the wait before the next attempt.
 func (m *mirror) write(ctx context.Context, c bridge.Checkpoint) time.Duration {
 	failpoint.Reach(failpoint.Mirroring)
 	began := time.Now()
@@ -249,7 +247,7 @@ func (m *mirror) write(ctx context.Context, c bridge.Checkpoint) time.Duration {
 	return mirrorRetry
 }
 
-// settle resolves a conflict with the store, and returns what write returns.
+// settle resolves a conflict with the store. It returns the result of write.
 func (m *mirror) settle(ctx context.Context, c bridge.Checkpoint) time.Duration {
 	stored, err := m.e.ports.Store.Load(ctx)
 	switch {
@@ -260,12 +258,12 @@ func (m *mirror) settle(ctx context.Context, c bridge.Checkpoint) time.Duration 
 		return mirrorRetry
 	case stored.Version.Compare(c.Version) > 0, stored.Epoch == c.Epoch && stored.ChangeID() != c.ChangeID():
 		m.suspend(stored)
-		return 0 // the commit loop begins a session, which offers again
+		return 0 // the commit loop begins a session, which offers the checkpoint again
 	case stored.Version == c.Version:
-		return 0 // the next commit is after it
+		return 0 // the next commit is after the stored checkpoint
 	}
-	// The store fell back to an older checkpoint of the stream, or an earlier
-	// owner wrote its last checkpoints late.
+	// The store fell back to an older checkpoint of the stream, or an earlier owner wrote
+	// its last checkpoints late.
 	m.log.Warn("the store rolled back to an older checkpoint; rewriting the newer one",
 		"stored", stored.Version.String(), "checkpoint", c.Version.String())
 	m.stored = stored

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// boundedPatience is how long a bounded run waits for ownership. It exceeds
-	// the time after which a dead process loses its streams.
+	// boundedPatience is how long a bounded run waits for ownership. A dead process loses
+	// its streams within that time.
 	boundedPatience = time.Minute
-	// refusedPatience is how long a process stays blocked after a refusal while it
-	// asks again; then it is a standby.
+	// refusedPatience is how long a refused process asks again and stays blocked, before it
+	// becomes a standby.
 	refusedPatience = 5 * time.Second
 	// lossWait bounds the wait for the Owner to notice a lost ownership.
 	lossWait = 10 * time.Second
@@ -24,12 +24,12 @@ const (
 
 // ownership is the state of one ownership of the stream.
 type ownership struct {
-	grant   bridge.Ownership // nil where nobody else can own the stream
+	grant   bridge.Ownership // nil if no other process can own the stream
 	active  bool             // this process owns the stream
-	doubted string           // id of the command that expects a later epoch than the session's
+	doubted string           // id of the command that expects a later epoch than that of the session
 }
 
-// confirm asks whether we still own the stream.
+// confirm asks whether this process still owns the stream.
 func (o *ownership) confirm(ctx context.Context) error {
 	if o.grant == nil {
 		return nil
@@ -40,13 +40,13 @@ func (o *ownership) confirm(ctx context.Context) error {
 	return nil
 }
 
-// ownerLoop runs the commit loop for one ownership after the other, as long as Run.
+// ownerLoop runs the commit loop for one ownership after the other, until Run ends.
 type ownerLoop struct {
 	*follower
 	asking retries
 }
 
-// own runs the stream while this process owns it, and stands by otherwise.
+// own runs the stream while this process owns it. Otherwise the process is a standby.
 func (o *ownerLoop) own(soft, hard context.Context) error {
 	defer o.setState(bridge.StateStopped, nil)
 	if o.e.ports.Owner == nil {
@@ -67,22 +67,22 @@ func (o *ownerLoop) own(soft, hard context.Context) error {
 	}
 }
 
-// forget drops all state of the stream after another process has taken it over.
+// forget drops all state of the stream after another process has taken over the stream.
 func (o *ownerLoop) forget() {
 	o.ownership, o.session = ownership{}, session{e: o.e}
 	o.progress, o.schedule = newProgress(bridge.Checkpoint{}), newSchedule(&o.e.cfg)
 }
 
-// errLetGo ends an ownership, not the run. So does errYield, if this process cannot run
-// the stream, but another one may be able to.
+// errLetGo ends an ownership, but not the run. errYield does the same for a process that
+// cannot run the stream, because another process may be able to.
 var (
 	errLetGo = errors.New("ownership released")
 	errYield = errors.New("ownership yielded")
 )
 
-// acquire waits for ownership. It returns neither ownership nor error if the
-// run is to stop. A bounded run gives up if another process owns the stream,
-// but waits for an unreachable coordinator.
+// acquire waits for ownership. It returns neither an ownership nor an error if the run must
+// stop. A bounded run gives up if another process owns the stream, but waits for an
+// unreachable coordinator.
 func (o *ownerLoop) acquire(soft context.Context) (bridge.Ownership, error) {
 	o.log.Info("waiting for ownership")
 	o.setState(bridge.StateStandby, nil)
@@ -111,8 +111,8 @@ func (o *ownerLoop) acquire(soft context.Context) (bridge.Ownership, error) {
 	}
 }
 
-// ask tries to acquire ownership once: a bounded run for boundedPatience, a
-// refused process for refusedPatience.
+// ask makes one attempt to acquire ownership. It takes at most boundedPatience for a
+// bounded run, and refusedPatience for a refused process.
 func (o *ownerLoop) ask(ctx context.Context) (bridge.Ownership, error) {
 	patience := refusedPatience
 	if o.e.cfg.bounded() {
@@ -127,8 +127,8 @@ func (o *ownerLoop) ask(ctx context.Context) (bridge.Ownership, error) {
 	return o.e.ports.Owner.Acquire(ctx)
 }
 
-// serve runs the stream for one ownership. A lost ownership stops the loop as a
-// shutdown does, but does not end the run.
+// serve runs the stream for one ownership. A lost ownership stops the loop like a shutdown,
+// but does not end the run.
 func (o *ownerLoop) serve(soft, hard context.Context, grant bridge.Ownership) error {
 	o.asking.reset()
 	o.ownership.grant = grant
@@ -159,7 +159,7 @@ func (o *ownerLoop) serve(soft, hard context.Context, grant bridge.Ownership) er
 	return err
 }
 
-// awaitLoss waits until the Owner has noticed the loss: until then it would grant
+// awaitLoss waits until the Owner has noticed the loss. Before that, the Owner would grant
 // the stream again.
 func (o *ownerLoop) awaitLoss(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lossWait)
@@ -179,7 +179,7 @@ func (o *ownerLoop) runOwned(soft, hard context.Context) error {
 	err := o.follow(soft, hard)
 	o.discard()
 	m.stop()
-	o.ownership.active = false // shown before another process may begin
+	o.ownership.active = false // Status shows this before another process can begin
 	o.e.observe(bridge.Observation{What: bridge.ObserveOwner, Code: "standby"})
 	if errors.Is(err, errYield) {
 		o.publishStatus()
@@ -189,23 +189,23 @@ func (o *ownerLoop) runOwned(soft, hard context.Context) error {
 	return err
 }
 
-// yieldWait is how long a process that yielded stays away: rejoining may
-// briefly take the stream from its new owner.
+// yieldWait is how long a process stays away after it yielded. Rejoining can briefly take
+// the stream from its new owner.
 const yieldWait = 5 * time.Minute
 
-// shouldYield reports whether a blocked process should leave the stream to another
-// one: its own settings, key or rights may block it.
+// shouldYield reports whether a blocked process should yield the stream to another process,
+// which may have other settings, keys or permissions.
 func (o *ownership) shouldYield(ctx context.Context, e *Engine, fault *bridge.Fault) bool {
 	own := []bridge.Reason{bridge.ReasonAuth, bridge.ReasonConfig, bridge.ReasonSource, bridge.ReasonTopic}
 	if o.grant == nil || fault.Code == bridge.CodeTopicLost || !slices.Contains(own, fault.Reason) {
-		return false // any other process would block too
+		return false // any other process would be blocked too
 	}
 	ctx, done := e.asking(ctx)
 	defer done()
 	return o.grant.Shared(ctx)
 }
 
-// asking bounds a call of bridge.Ownership, and counts it as a wait until done.
+// asking bounds a call of bridge.Ownership, and counts the call as a wait until done.
 func (e *Engine) asking(ctx context.Context) (bounded context.Context, done func()) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	e.watchdog.wait()

@@ -7,7 +7,7 @@ import (
 	"exportbridge/bridge"
 )
 
-// pauseLook is how often a paused stream looks at the clock, which may be set.
+// pauseLook is how often a paused stream reads the clock, which can be changed.
 const pauseLook = time.Minute
 
 // checkPaused returns why a stream is paused, or nil, and when to check again.

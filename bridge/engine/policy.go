@@ -13,25 +13,24 @@ import (
 const (
 	retryBase     = 500 * time.Millisecond
 	probeInterval = time.Minute
-	// triesBeforeBlock is how often an answer that may be a passing fault of
-	// the API is asked for before the stream blocks.
+	// triesBeforeBlock is the number of requests before a fault that may be temporary
+	// blocks the stream.
 	triesBeforeBlock = 3
-	// heartbeatInterval is the least time between a commit and the heartbeat after it,
-	// quietHeartbeat the most: the wait doubles while a stream has nothing to commit.
-	// A cursor that moves over empty pages is committed after heartbeatInterval, so
-	// that a restart sends a fresh one.
+	// heartbeatInterval is the shortest time between a commit and the next heartbeat, and
+	// quietHeartbeat the longest: the wait doubles while a stream has nothing to commit. A
+	// cursor that moves past empty pages is committed after heartbeatInterval, so that a
+	// restart sends a fresh cursor.
 	heartbeatInterval = 30 * time.Second
 	quietHeartbeat    = 5 * time.Minute
-	// emptyCommit is the least time between two commits that only move the
-	// cursor over empty pages while the export goes on.
+	// emptyCommit is the shortest time between two commits that only move the cursor past
+	// empty pages while the export continues.
 	emptyCommit = time.Second
 )
 
-// badCursorWaits spreads the three tries of a rejected cursor over most of a minute.
+// badCursorWaits spreads the three requests with a rejected cursor over most of a minute.
 var badCursorWaits = [triesBeforeBlock - 1]time.Duration{10 * time.Second, 30 * time.Second}
 
-// retries counts the failures in a row of one kind of step. Owned by the
-// commit loop.
+// retries counts the consecutive failures of one kind of step. Owned by the commit loop.
 type retries struct {
 	max    time.Duration
 	class  bridge.Class
@@ -39,20 +38,20 @@ type retries struct {
 	n      int
 }
 
-// verdict is what to do about a fault.
+// verdict is the reaction to a fault.
 type verdict struct {
 	wait    time.Duration
 	blocked bool
-	// crossCheck asks for a request without a cursor before the cursor is
-	// treated as invalid: in an outage everything may be answered with 404.
+	// crossCheck requires a request without a cursor before the cursor is treated as
+	// invalid: in an outage an API may answer every request with 404.
 	crossCheck bool
 }
 
 func (r *retries) reset() { r.n = 0 }
 
-// after counts one more failure and returns what follows.
+// after counts a failure and returns the verdict.
 func (r *retries) after(f *bridge.Fault) verdict {
-	if f.Unsent && f.Class == bridge.Throttled { // without a request, nothing is known of the API
+	if f.Unsent && f.Class == bridge.Throttled { // no request was sent, so the state of the API is unknown
 		return verdict{wait: f.RetryAfter + rand.N(f.RetryAfter/10+time.Millisecond)}
 	}
 	if f.Class != r.class || f.Reason != r.reason {
@@ -83,8 +82,8 @@ func (r *retries) after(f *bridge.Fault) verdict {
 	}
 }
 
-// backoff is the full-jitter exponential wait before try n+1: anything up to
-// base * 2^n, at most limit. Full jitter keeps many bridges from retrying in step.
+// backoff returns the full-jitter exponential wait before try n+1: a random time up to base
+// * 2^n, at most limit. Full jitter keeps many bridges from retrying in step.
 func backoff(n int, limit time.Duration) time.Duration {
 	ceiling := limit
 	if n < 16 {
@@ -93,18 +92,18 @@ func backoff(n int, limit time.Duration) time.Duration {
 	return rand.N(ceiling + 1)
 }
 
-// schedule is when the next step is due, and what delays it. It is reset when the
-// stream is moved or ownership changes. Owned by the commit loop.
+// schedule says when the next step is due, and what delays it. It is reset when the stream
+// is moved or ownership changes. Owned by the commit loop.
 type schedule struct {
 	due       time.Time
 	fetches   retries
 	sessions  retries
 	polls     polls
 	newEvents bool // events were committed since the last poll
-	// suspect is the fault of a cursor, while a request without a cursor is to show
-	// whether the API works at all.
+	// suspect is the fault of a cursor while a request without a cursor must show whether
+	// the API works at all.
 	suspect *bridge.Fault
-	// outage is the fault of the last request without a cursor, until a page comes.
+	// outage is the fault of the last request without a cursor, until a page arrives.
 	outage *bridge.Fault
 }
 
@@ -116,11 +115,11 @@ func newSchedule(c *Config) schedule {
 	}
 }
 
-// probing reports whether the next request is only to show whether the API works.
+// probing reports whether the next request only has to show whether the API works.
 func (s *schedule) probing() bool { return s.suspect != nil }
 
-// unconfirmed returns the fault of a cursor as it is shown until a request without a
-// cursor has succeeded. Until then the cursor may be good, and another one may not help.
+// unconfirmed returns the fault of a cursor in the form for Status until a request without
+// a cursor has succeeded. Until then the cursor may be valid, and another one may not help.
 func (s *schedule) unconfirmed(f *bridge.Fault) *bridge.Fault {
 	shown := *f
 	shown.Reason, shown.Hint, shown.HintCode = "", "", bridge.HintCursorSuspect
@@ -131,9 +130,9 @@ func (s *schedule) unconfirmed(f *bridge.Fault) *bridge.Fault {
 	return &shown
 }
 
-// pace is how much a stream shortens its long waits, in 4,096ths of a wait: at most a
-// quarter. Streams that begin together, or wait for the same server, then do not poll in
-// step. pace depends only on the stream's name, so that a run can be repeated.
+// pace is the amount by which a stream shortens its long waits, in 4,096ths of a wait: at
+// most a quarter. So streams that begin together, or wait for the same server, do not poll
+// in step. pace depends only on the stream's name, so that a run can be repeated.
 type pace uint32
 
 func paceOf(stream string) pace {
@@ -142,20 +141,20 @@ func paceOf(stream string) pace {
 	return pace(h.Sum32() % 1024)
 }
 
-// of shortens a wait, not below the least.
+// of returns the shortened wait, which is not below least.
 func (p pace) of(wait, least time.Duration) time.Duration {
 	return max(least, wait-wait/4096*time.Duration(p))
 }
 
-// polls is the wait between requests when caught up: it grows while no events
-// arrive. Owned by the commit loop.
+// polls decides the wait between requests when caught up: it grows while no events arrive.
+// Owned by the commit loop.
 type polls struct {
 	pace        pace
 	least, most time.Duration
 	next        time.Duration
 }
 
-// wait returns how long to wait. events says whether the last request brought some.
+// wait returns how long to wait. events is set if the last request returned events.
 func (p *polls) wait(events bool) time.Duration {
 	if events || p.next == 0 {
 		p.next = p.least
@@ -165,8 +164,7 @@ func (p *polls) wait(events bool) time.Duration {
 	return p.pace.of(w, p.least)
 }
 
-// alarm is a timer that is set again and again. It may fire when no wait needs it any
-// more.
+// alarm is a timer that is reused. It may fire when no wait needs it any more.
 type alarm struct{ timer *time.Timer }
 
 func (a *alarm) at(t time.Time) <-chan time.Time {

@@ -7,47 +7,47 @@ import (
 	"exportbridge/bridge/engine/position"
 )
 
-// progress is the position of the stream. It is reset when the stream is moved or
-// ownership changes. Owned by the commit loop.
+// progress is the position of the stream. It is reset when the stream is moved or ownership
+// changes. Owned by the commit loop.
 //
-// at includes the open batch. A commit makes at the committed position, an error
-// assigns committed to at.
+// at includes the open batch. A commit makes at the committed position. An error sets at
+// back to committed.
 type progress struct {
 	committed, at position.Position
 	batch         batch
 	found         bridge.Observation // on the pages since the last commit
 	last          position.Findings  // on the last page
-	known         position.Known     // what the topic holds, during an overlap or a rewind
-	marksLoaded   bool               // known has its marks, or there are none
+	known         position.Known     // the events in the topic, during an overlap or a rewind
+	marksLoaded   bool               // known.Marks is loaded, or there are no marks
 
-	suspectItems uint64        // position.FirstItems of the page that schedule.suspect is about
-	blockedOn    bridge.Reason // why the stream is blocked, until a page or a checkpoint shows otherwise
-	stale        bool          // committed is known to be behind what the store holds
-	// rival is the store's checkpoint while it contradicts committed and an operator
-	// must decide.
+	suspectItems uint64        // position.FirstItems of the page of schedule.suspect
+	blockedOn    bridge.Reason // why the stream is blocked, until a page or a checkpoint ends that
+	stale        bool          // committed is behind the store's checkpoint
+	// rival is the store's checkpoint while it contradicts committed and an operator must
+	// decide.
 	rival bridge.Checkpoint
 }
 
-// newProgress starts at c with empty memory.
+// newProgress starts at c without memory of earlier pages.
 func newProgress(c bridge.Checkpoint) progress {
 	at := position.Begin(c)
 	return progress{committed: at, at: at}
 }
 
-// forgetMarks forgets what the topic held before a rewind.
+// forgetMarks drops the index of the events that the topic held before a rewind.
 func (s *progress) forgetMarks() { s.known.Marks, s.marksLoaded = nil, false }
 
-// rollback goes back to the last commit.
+// rollback returns to the last commit.
 func (s *progress) rollback() {
 	s.at, s.batch, s.found, s.known.Published = s.committed, batch{}, bridge.Observation{}, nil
 }
 
-// timesOfPage is how many event times of a page are noted, to measure the latency.
-// More would add little: the times of a page are close together.
+// timesOfPage is the number of event times per page that measure the latency. More times
+// would add little, because the times of a page are close together.
 const timesOfPage = 8
 
-// note notes what was found on a page, and the times of some of its events, but not of
-// those that a rewind publishes again: their age is no latency.
+// note records the findings on a page, and the times of some of its events. It leaves out
+// events that a rewind publishes again: their age is not a latency.
 func (s *progress) note(p *bridge.Page, found *position.Findings) {
 	s.last = *found
 	s.found.Repeated += found.Repeated
@@ -79,7 +79,7 @@ func (s *progress) repeatsEnd(e *Engine) bool {
 	return s.last.Whole && s.at.Empty.Allowance == 0
 }
 
-// take moves at over one page, and reports what was found.
+// take moves at past one page, and reports the findings.
 func (s *stream) take(ctx context.Context, p *bridge.Page) error {
 	s.loadMarks(ctx, s.e, p)
 	next, found, err := s.at.Take(p, &s.e.rules, s.known)

@@ -7,10 +7,10 @@ import (
 	"exportbridge/bridge"
 )
 
-// rewindIndexTimeout bounds the wait for marks: they are only a hint.
+// rewindIndexTimeout bounds the wait for marks, which are only a hint.
 const rewindIndexTimeout = 10 * time.Second
 
-// loadMarks reads the topic back once, before the first page whose events a rewind may
+// loadMarks reads the topic back once, before the first page with events that a rewind may
 // publish again.
 func (s *progress) loadMarks(ctx context.Context, e *Engine, p *bridge.Page) {
 	if s.at.RewindEnd == nil || s.marksLoaded || s.batch.events > 0 || e.ports.Published == nil {

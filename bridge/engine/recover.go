@@ -9,9 +9,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// recover begins a session: it recovers the sink, which ends earlier sessions,
-// then determines the checkpoint to resume from and verifies that it matches
-// the configuration.
+// recover begins a session. It recovers the sink, which ends earlier sessions. Then it
+// determines the checkpoint to resume from, and verifies that it matches the configuration.
 func (f *follower) recover(ctx context.Context) error {
 	defer f.e.watchdog.wait()()
 	f.session = newSession(f.e)
@@ -31,7 +30,7 @@ func (f *follower) recover(ctx context.Context) error {
 	f.log.Info("session started", "session", f.session.id, "checkpoint", f.committed.Version.String(),
 		"cursor", bridge.CursorHash(f.committed.Cursor),
 		"start", f.committed.Origin.Start, "tail", len(f.committed.Tail), "events", f.committed.Events)
-	if f.state != bridge.StateBlocked { // a blocked stream stays so until a page or a commit
+	if f.state != bridge.StateBlocked { // a blocked stream stays blocked until a page or a commit
 		f.setState(bridge.StateRunning, nil)
 	}
 	return nil
@@ -55,8 +54,8 @@ func (s *stream) restore(ctx context.Context, confirm func(context.Context) erro
 	if err == nil {
 		c, err = s.resume(ctx, rec, to)
 	}
-	// A contradiction is still there in the next session; after another error the next
-	// session may get further.
+	// A contradiction persists in the next session. After another error, the next session
+	// may get further.
 	contradict := err != nil && rec.storeErr == nil && bridge.FaultOf(err).Class == bridge.Permanent
 	s.session.restored = err == nil || contradict
 	if err != nil {
@@ -68,8 +67,8 @@ func (s *stream) restore(ctx context.Context, confirm func(context.Context) erro
 		case contradict && !s.e.cfg.exactlyOnce() && s.committed.Mode != s.e.cfg.Mode && !rec.store.Zero():
 			s.rejoin(rec.store) // commands apply only to a checkpoint of this mode
 		case !contradict && !s.e.cfg.exactlyOnce() && rec.sink.Epoch > s.committed.Epoch:
-			// From committed, a command would begin an epoch that the sink already has.
-			// The store may be ahead of both: it is asked again first.
+			// A command at committed would begin an epoch that the sink already has. The
+			// store may be ahead of both, so it is read first.
 			s.rejoin(rec.sink)
 			s.stale = true
 		}
@@ -80,7 +79,7 @@ func (s *stream) restore(ctx context.Context, confirm func(context.Context) erro
 	}
 	s.rejoin(c)
 	if on := s.blockedOn; on == bridge.ReasonCheckpointLost || on == bridge.ReasonCheckpoint {
-		s.blockedOn = "" // the checkpoint is there again, and nothing contradicts it
+		s.blockedOn = "" // the checkpoint exists again, and nothing contradicts it
 	}
 	if s.e.cfg.exactlyOnce() && !rec.sink.Zero() && c.Version == rec.sink.Version &&
 		(rec.store.Zero() || c.Version != rec.store.Version) {
@@ -93,7 +92,7 @@ func (s *stream) restore(ctx context.Context, confirm func(context.Context) erro
 }
 
 // verify checks that the checkpoint belongs to the configured export and topic, and that
-// the topics hold what it implies.
+// the topics hold the events that it implies.
 func (s *stream) verify(ctx context.Context) error {
 	if err := s.updateOrigin(ctx); err != nil {
 		return err
@@ -107,10 +106,10 @@ func (s *stream) verify(ctx context.Context) error {
 	return s.checkTopics(ctx)
 }
 
-// ask asks the sink and the store for their checkpoints. In exactly-once mode it asks the
-// store first: the sink then has the copy too, or has lost it. Asked later, the store
-// could show a commit of the next owner. In at-least-once mode the store is authoritative:
-// it is asked once no other session can move it unnoticed.
+// ask reads the checkpoints of the sink and the store. In exactly-once mode it reads the
+// store first: the sink then has the same checkpoint, or has lost it. Read later, the store
+// could have a commit of the next owner. In at-least-once mode the store is authoritative.
+// It is read when no other session can move it unnoticed any more.
 func (s *session) ask(ctx context.Context, confirm func(context.Context) error) (rec recovered, err error) {
 	exactly := s.e.cfg.exactlyOnce()
 	limit := sinkTimeout
@@ -139,7 +138,7 @@ func (s *session) ask(ctx context.Context, confirm func(context.Context) error) 
 	return rec, nil
 }
 
-// loadStore asks the store before the sink. In at-least-once mode the store is
+// loadStore reads the store before the sink. In at-least-once mode the store is
 // authoritative, and commands are applied while the sink is unreachable.
 func (s *stream) loadStore(ctx context.Context) error {
 	if s.e.cfg.exactlyOnce() || !s.committed.Zero() && !s.stale {
@@ -158,10 +157,10 @@ func (s *stream) loadStore(ctx context.Context) error {
 	return nil
 }
 
-// storeTimeout bounds the wait for the store where the sink suffices.
+// storeTimeout bounds the wait for the store if the sink suffices.
 const storeTimeout = 2 * time.Second
 
-// loadStored returns the stored checkpoint, the zero one where there is none.
+// loadStored returns the stored checkpoint, the zero one if there is none.
 func (e *Engine) loadStored(ctx context.Context) (bridge.Checkpoint, error) {
 	if e.cfg.exactlyOnce() {
 		var cancel context.CancelFunc
@@ -175,17 +174,17 @@ func (e *Engine) loadStored(ctx context.Context) (bridge.Checkpoint, error) {
 	return stored, nil
 }
 
-// The maximum durations of one Sink.Recover. Between two of them the state is shown and,
+// The maximum durations of one Sink.Recover. Between two attempts the state is shown and,
 // in at-least-once mode, commands are read. In exactly-once mode an overloaded cluster may
-// take ten seconds for each commit, and another producer's open transaction delays
-// reading by up to its timeout.
+// take ten seconds for each commit, and another producer's open transaction delays reading
+// by up to its timeout.
 const (
 	sinkTimeout        = 10 * time.Second
 	sinkTimeoutExactly = 45 * time.Second
 )
 
-// startStream begins a new stream, unless the topic already holds events of it:
-// then the checkpoint was lost, and starting over would publish all again.
+// startStream begins a new stream, unless the topic already holds events of the stream.
+// Then the checkpoint was lost, and starting over would publish all events again.
 func (s *stream) startStream(ctx context.Context) (bridge.Checkpoint, error) {
 	asking, cancel := context.WithTimeout(ctx, sinkTimeoutExactly)
 	defer cancel()
@@ -202,17 +201,17 @@ func (s *stream) startStream(ctx context.Context) (bridge.Checkpoint, error) {
 	}
 	s.log.Info("starting a new stream", "start", s.e.cfg.Origin.StartText())
 	first := s.session.stamp(bridge.Checkpoint{Origin: s.e.cfg.Origin}, bridge.KindStart, bridge.Version{})
-	if s.e.applying { // the settings of a command's machine are not the stream's
+	if s.e.applying { // the settings of a command's process are not the stream's
 		first.Origin.Request = ""
 	}
-	// Committed before the first request: "now" must not move by a restart.
+	// This is committed before the first request, so that a restart does not move "now".
 	return first, s.commitCheckpoint(ctx, bridge.Checkpoint{}, first)
 }
 
-// updateOrigin puts changed settings into a checkpoint from which nothing was read yet,
-// as after a first run with a wrong key. It takes an earlier start, but no later one:
-// with "now", events between two starts would be skipped. A command's machine changes
-// nothing: its settings are not the stream's.
+// updateOrigin writes changed settings into a checkpoint from which nothing was read yet,
+// as after a first run with a wrong key. It accepts an earlier start, but no later one:
+// with "now", events between two starts would be skipped. A command changes nothing,
+// because the settings of its process are not the stream's.
 func (s *stream) updateOrigin(ctx context.Context) error {
 	have, want := s.committed.Origin, s.e.cfg.Origin
 	if !s.committed.Unread() || s.e.applying {

@@ -6,13 +6,13 @@ import (
 	"exportbridge/bridge"
 )
 
-// run is what this process has done since Run was called.
+// run is the state since Run was called.
 type run struct {
-	began             int64               // Checkpoint.Events at the first session, -1 before
-	ended             string              // why the run ended, empty before
-	endedEmpty        int                 // consecutive empty pages that ended it, 0 if something else did
-	committed         time.Time           // the last commit
-	busy              time.Time           // the last commit that was no heartbeat
+	began             int64               // Checkpoint.Events at the first session, -1 before it
+	ended             string              // why the run ended; empty while it runs
+	endedEmpty        int                 // number of consecutive empty pages that ended the run, 0 if they did not
+	committed         time.Time           // time of the last commit
+	busy              time.Time           // time of the last commit other than a heartbeat
 	seenIDs           map[string]struct{} // change ids of checkpoints that this process adopted
 	contract          bridge.Contract
 	totals            totals
@@ -33,20 +33,21 @@ func (r *run) limitReached(l Limits, c bridge.Checkpoint) bridge.Hint {
 	return ""
 }
 
-// ours reports whether a stored checkpoint is an earlier one of this stream: this
-// process adopted it, or its epoch is older than that of cp. Epochs only grow.
+// ours reports whether a stored checkpoint is an earlier one of this stream: this process
+// adopted it, or its epoch is older than that of cp. Epochs only grow.
 func (r *run) ours(stored, cp bridge.Checkpoint) bool {
 	_, known := r.seenIDs[stored.ChangeID()]
 	return known || stored.Epoch < cp.Epoch
 }
 
-// rolledBack reports whether the store fell back from cp to an older checkpoint
-// of the stream, as a fail-over that lost writes does: to may replace it.
+// rolledBack reports whether the store fell back from cp to an older checkpoint of the
+// stream, like a fail-over that lost writes. Then to may replace it.
 func (r *run) rolledBack(stored, cp, to bridge.Checkpoint) bool {
 	return r.ours(stored, cp) && stored.ChangeID() != cp.ChangeID() && stored.Version.Compare(to.Version) < 0
 }
 
-// account reports a commit to the observer, counts it, and reports whether it has events.
+// account counts a commit and reports it to the observer. It returns whether the commit has
+// events.
 func (r *run) account(e *Engine, o bridge.Observation, receipt bridge.Receipt, b batch, at int64) (published bool) {
 	dead := 0
 	for _, n := range receipt.DeadLettered {

@@ -7,42 +7,44 @@ import (
 	"exportbridge/bridge"
 )
 
-// session is one session of the sink, and what is known only as long as it
-// lasts: each recovery begins a new one. Owned by the commit loop.
+// session is one session of the sink, with the state that lasts as long: each recovery
+// begins a new one. Owned by the commit loop.
 type session struct {
 	e  *Engine
-	id string // empty before the first of an ownership
-	// open is true while the sink has the session, ready between a successful
-	// recovery and the first doubt.
+	id string // empty before the first session of an ownership
+	// open is set while the sink has the session, ready from a successful recovery until
+	// the first doubt.
 	open, ready bool
-	// restored is true when all was read that is committed, ready or not.
+	// restored is set when all committed checkpoints were read, even if the session is not
+	// ready.
 	restored bool
-	// found are the topics of the session, topics the same once they are known
-	// to hold what the checkpoint implies, nil before. Neither is changed in place.
+	// found are the topics of the session. topics are the same topics once they are known
+	// to hold the events that the checkpoint implies; nil before that. Neither slice is
+	// changed in place.
 	found, topics []bridge.TopicState
-	// request is the fingerprint of the settings once it is known to be the
-	// stream's, empty before. unproven are the parts of it that a page must prove.
+	// request is the fingerprint of the settings once it is known to be that of the stream;
+	// empty before that. unproven are the parts that a page must prove.
 	request  bridge.Fingerprint
 	unproven []string
-	// unasked is why the history, which may know the stream's request where the
-	// checkpoint does not, was not asked: a page must prove all of the settings.
+	// unasked is why the history was not asked for the stream's request, which the
+	// checkpoint may lack. Then a page must prove all of the settings.
 	unasked error
 }
 
 func newSession(e *Engine) session { return session{e: e, id: rand.Text()[:12]} }
 
-// sessionError marks an error of the sink or the store: the outcome is unknown,
-// so the session's state is discarded.
+// sessionError marks an error of the sink or the store: the outcome is unknown, so the
+// state of the session is discarded.
 type sessionError struct{ err error }
 
 func (e *sessionError) Error() string { return e.err.Error() }
 func (e *sessionError) Unwrap() error { return e.err }
 
-// stamp makes c the checkpoint that the session commits as a version.
+// stamp returns c as the checkpoint that the session commits, with a kind and a version.
 func (s *session) stamp(c bridge.Checkpoint, kind bridge.Kind, at bridge.Version) bridge.Checkpoint {
 	now := time.Now().UnixMilli()
-	if routes := s.e.cfg.Routes; !s.e.applying && c.Routes != routes { // a command's machine has others
-		if !c.Zero() { // something may be published
+	if routes := s.e.cfg.Routes; !s.e.applying && c.Routes != routes { // the process of a command has other routes
+		if !c.Zero() { // events may have been published
 			c.RoutesChanged = max(now, c.LastEventTime, c.PositionTime)
 		}
 		c.Routes = routes

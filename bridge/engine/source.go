@@ -10,8 +10,8 @@ import (
 	"exportbridge/bridge/engine/position"
 )
 
-// checkRequest compares the request of the settings with the one that the
-// checkpoint's cursor came from, before anything is requested.
+// checkRequest compares the request of the settings with the request that returned the
+// checkpoint's cursor, before anything is requested.
 func (s *session) checkRequest(ctx context.Context, c bridge.Checkpoint) error {
 	want := s.e.cfg.Origin.Request
 	if !want.Known() {
@@ -43,9 +43,9 @@ func (s *session) checkRequest(ctx context.Context, c bridge.Checkpoint) error {
 	return nil
 }
 
-// knownRequest returns the fingerprint of the checkpoint, or else the newest one
-// of the history: an older version drops it. It is empty if there is none, and with an
-// error if the history cannot be asked.
+// knownRequest returns the fingerprint of the checkpoint, or else the newest one of the
+// history, because an older version drops it. Without any, the result is empty. It is empty
+// with an error if the history cannot be asked.
 func (e *Engine) knownRequest(ctx context.Context, c bridge.Checkpoint) (bridge.Fingerprint, error) {
 	if c.Origin.Request.Known() || e.ports.History == nil {
 		return c.Origin.Request, nil
@@ -59,7 +59,7 @@ func (e *Engine) knownRequest(ctx context.Context, c bridge.Checkpoint) (bridge.
 	return before.Origin.Request, err
 }
 
-// identify learns from a page, before it is trimmed, whether the request of the settings
+// identify decides by a page, before it is trimmed, whether the request of the settings
 // lists the stream's own export, if that is not known yet. A page with an item that was
 // published before proves it. If no earlier request is known, any page that names a next
 // one proves it too.
@@ -82,7 +82,7 @@ func (s *session) identify(p *bridge.Page, at *position.Position) error {
 		}
 	case !shows && s.unasked != nil && (p.Items > 0 || !p.Tail()):
 		return &sessionError{fmt.Errorf("the page lists no item published before, "+
-			"and whether the request of the settings is the stream's is unknown: %w", s.unasked)}
+			"and it is unknown whether the settings request the stream's list: %w", s.unasked)}
 	case !shows && p.Tail():
 		return nil
 	}
@@ -90,8 +90,8 @@ func (s *session) identify(p *bridge.Page, at *position.Position) error {
 	return nil
 }
 
-// validateSource returns why a reset leads to another list, or "". Apply runs with the
-// settings of a command's machine, which decide nothing.
+// validateSource returns why a reset leads to another list, or "". During Apply, the
+// settings are those of the command's process, which decide nothing.
 func (j *judge) validateSource(cmd bridge.Command) string {
 	ours := j.e.cfg.Origin.Request
 	if !j.e.applying && ours.Known() {

@@ -10,14 +10,14 @@ import (
 // totals counts the work of this process. Owned by the commit loop.
 type totals struct {
 	published, deadLettered, repeated, atBorder, keyless int64
-	late                                                 bridge.Late // nil without late events
+	late                                                 bridge.Late // nil if there are no late events
 	rate                                                 rate
 }
 
 const rateSeconds = 10
 
-// rate counts events by second, for an average over the last ten seconds, and notes
-// the position.
+// rate counts events by second, for an average over the last ten seconds, and records the
+// position.
 type rate struct {
 	second   [rateSeconds + 1]int64
 	events   [rateSeconds + 1]int
@@ -76,7 +76,7 @@ func (e *Engine) Status() bridge.Status {
 	if e.ports.Health != nil {
 		s.Dependencies = e.ports.Health.Snapshot()
 		if s.State == bridge.StateStandby {
-			// A standby does not use the API: its last report is outdated.
+			// A standby does not use the API, so its last report is outdated.
 			delete(s.Dependencies, bridge.DependencySource)
 		}
 		s.ApplyDependencies()
@@ -96,7 +96,7 @@ func (f *follower) setState(state bridge.State, fault *bridge.Fault) {
 	changed := state != f.state || fault != nil && (f.fault == nil || fault.Error() != f.fault.Error())
 	if state != f.state {
 		f.since = time.Now()
-		switch { // a stream that reads new events for less than a minute stays caught up
+		switch { // a caught-up stream stays so while it reads new events for less than a minute
 		case f.state == bridge.StateIdle && state == bridge.StateRunning:
 			f.readingSince = f.since
 		case state != bridge.StateIdle || f.since.Sub(f.readingSince) > time.Minute:

@@ -10,8 +10,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// stream is the state of the stream in this process; its methods make checkpoints
-// durable. Owned by the commit loop. The comments say how long each part lasts.
+// stream is the state of the stream in this process. Its methods make checkpoints durable.
+// Owned by the commit loop. The comments say how long each part lasts.
 type stream struct {
 	e   *Engine
 	log *slog.Logger
@@ -21,7 +21,7 @@ type stream struct {
 	run       run                                      // as long as Run
 	sizer     sizer                                    // as long as Run
 	incidents incidents                                // as long as Run
-	mirror    *mirror                                  // of the ownership
+	mirror    *mirror                                  // until the ownership ends
 	away      func(retry time.Time, why *bridge.Fault) // called while the store is unreachable
 }
 
@@ -35,9 +35,9 @@ func (s *stream) nextCheckpoint(kind bridge.Kind) bridge.Checkpoint {
 	return c
 }
 
-// worthCommit reports whether a batch and the position after it are worth a commit:
-// the batch has events, a window or an overlap ended, the API marked its end for the
-// first time, or the cursor moved over empty pages long after the last commit.
+// worthCommit reports whether a batch and the position after it need a commit: the batch
+// has events, a window or an overlap ended, the API marked its end for the first time, or
+// the cursor moved past empty pages long after the last commit.
 func (s *stream) worthCommit(b batch) bool {
 	at, was, since := &s.at, &s.committed, time.Since(s.run.committed)
 	switch {
@@ -52,10 +52,10 @@ func (s *stream) worthCommit(b batch) bool {
 	case at.Continues(&s.e.rules):
 		return at.Cursor != was.Cursor && since >= emptyCommit
 	}
-	return at.Cursor != was.Cursor && since >= heartbeatInterval // each poll may bring another cursor
+	return at.Cursor != was.Cursor && since >= heartbeatInterval // each poll may return another cursor
 }
 
-// heartbeatDue is when the next heartbeat is due.
+// heartbeatDue returns when the next heartbeat is due.
 func (s *stream) heartbeatDue() time.Time {
 	wait := heartbeatInterval
 	if s.at.Cursor == s.committed.Cursor {
@@ -64,9 +64,9 @@ func (s *stream) heartbeatDue() time.Time {
 	return s.run.committed.Add(wait)
 }
 
-// publish has the sink commit a batch. pages is how many pages the batch has.
+// publish makes the sink commit a batch. pages is the number of its pages.
 func (s *stream) publish(ctx context.Context, batch bridge.Batch, pages int) (bridge.Receipt, error) {
-	if err := batch.Checkpoint.Validate(); err != nil { // no session could resume from it
+	if err := batch.Checkpoint.Validate(); err != nil { // no session could resume from an invalid checkpoint
 		return bridge.Receipt{}, &sessionError{foreign(fmt.Errorf("commit checkpoint %s: %w: %w", batch.Checkpoint.Version,
 			bridge.ErrForeign, err))}
 	}
@@ -86,8 +86,7 @@ func (s *stream) publish(ctx context.Context, batch bridge.Batch, pages int) (br
 	return receipt, err
 }
 
-// observePublish reports the outcome of a batch and adapts the batch size to
-// it.
+// observePublish reports the outcome of a batch, and adapts the batch size to it.
 func (s *stream) observePublish(took time.Duration, pages int, err error) {
 	o := bridge.Observation{What: bridge.ObservePublish, Took: took, Code: "ok"}
 	if err != nil {
@@ -100,15 +99,14 @@ func (s *stream) observePublish(took time.Duration, pages int, err error) {
 		if errors.Is(err, bridge.ErrFenced) {
 			outcome = "fenced"
 		} else if err != nil {
-			outcome = "unknown" // the next session finds out
+			outcome = "unknown" // the next session determines it
 		}
 		s.e.observe(bridge.Observation{What: bridge.ObserveTransaction, Took: took, Code: outcome})
 	}
 }
 
-// advance moves the stored checkpoint and retries while the store is
-// unreachable: after a lost response the outcome is unknown, and only repeating
-// the same step settles it.
+// advance moves the stored checkpoint. It retries while the store is unreachable: after a
+// lost response the outcome is unknown, and only repeating the same step settles it.
 func (s *stream) advance(ctx context.Context, from, to bridge.Checkpoint) error {
 	for n := 1; ; n++ {
 		began := time.Now()
@@ -139,7 +137,7 @@ func (s *stream) advance(ctx context.Context, from, to bridge.Checkpoint) error 
 		}
 		fault := *bridge.FaultOf(err)
 		fault.Err = fmt.Errorf("advance checkpoint to %s: %w", to.Version, err)
-		if fault.Class == bridge.Permanent { // waiting does not help: block, and say so
+		if fault.Class == bridge.Permanent { // waiting does not help, so the stream is blocked
 			return &sessionError{&fault}
 		}
 		due := time.Now().Add(backoff(n, advanceRetryMax))
@@ -148,8 +146,8 @@ func (s *stream) advance(ctx context.Context, from, to bridge.Checkpoint) error 
 	}
 }
 
-// foreign is the fault for a foreign value in the store. The store's own hint,
-// which names the key, has precedence.
+// foreign returns the fault of a foreign value in the store. It keeps the store's own hint,
+// which names the key.
 func foreign(err error) *bridge.Fault {
 	if known, ok := errors.AsType[*bridge.Fault](err); ok && known.Reason == bridge.ReasonCheckpoint && known.Hint != "" {
 		f := *known
@@ -171,8 +169,8 @@ func (s *stream) storeCheckpoint(ctx context.Context, from, next bridge.Checkpoi
 	return s.advance(ctx, from, next)
 }
 
-// commitCheckpoint makes a checkpoint without events durable in the sink and in the
-// store, which holds from.
+// commitCheckpoint makes a checkpoint without events durable in the sink and in the store.
+// from is the checkpoint in the store.
 func (s *stream) commitCheckpoint(ctx context.Context, from, next bridge.Checkpoint) error {
 	if _, err := s.publish(ctx, bridge.Batch{Checkpoint: next, From: s.committed.Checkpoint}, 0); err != nil {
 		return err
@@ -180,8 +178,7 @@ func (s *stream) commitCheckpoint(ctx context.Context, from, next bridge.Checkpo
 	return s.storeCheckpoint(ctx, from, next)
 }
 
-// adopt makes a durable checkpoint the committed position, with what at remembers
-// beside it.
+// adopt makes a durable checkpoint the committed position, with the memory of at.
 func (s *stream) adopt(c bridge.Checkpoint) {
 	s.at.Checkpoint = c
 	s.stale, s.rival = false, bridge.Checkpoint{}

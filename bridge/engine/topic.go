@@ -8,8 +8,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// checkTopics compares the topics with the checkpoint before anything is
-// published to them. An operator's reset accepts them as they are.
+// checkTopics compares the topics with the checkpoint before events are published to them.
+// An operator's reset accepts the topics as they are.
 func (s *stream) checkTopics(ctx context.Context) error {
 	found, err := s.session.findTopics(ctx)
 	if err != nil {
@@ -30,16 +30,16 @@ func (s *stream) checkTopics(ctx context.Context) error {
 	}
 	for i := range found {
 		if was := bridge.FindTopic(s.committed.Topics, found[i].Name); was == nil || was.ID != found[i].ID {
-			s.forgetMarks() // they are of another topic
+			s.forgetMarks() // the marks are those of another topic
 		}
 	}
 	s.session.topics = s.session.carryOver(s.committed.Topics, found, s.committed.Version)
 	return s.recordRules(ctx)
 }
 
-// recordRules commits changed routes, and changed rules for private data, before anything is
-// published by them: jobs and repairs are to have the same rules. What is published counts
-// wherever it is: the position does not depend on either.
+// recordRules commits changed routes, and changed rules for private data, before events are
+// published by them, because jobs and repairs need the same rules. The position depends on
+// neither: events published by the former rules count as published.
 func (s *stream) recordRules(ctx context.Context) error {
 	was, now := s.committed.Checkpoint, s.e.cfg.Routes
 	switch {
@@ -54,9 +54,8 @@ func (s *stream) recordRules(ctx context.Context) error {
 	return s.record(ctx, s.session.stamp(was, bridge.KindRoutes, s.committed.Version.Next()))
 }
 
-// recordCut commits the previous end of a truncated topic to the checkpoint.
-// Records of the aborted session remain in its log and would hide the loss from
-// later sessions.
+// recordCut commits the previous end of a truncated topic to the checkpoint. Records of the
+// aborted session remain in the log, and would hide the loss from later sessions.
 func (s *stream) recordCut(ctx context.Context, found []bridge.TopicState) error {
 	cut := s.incidents.cut
 	if cut == nil {
@@ -78,7 +77,7 @@ func (s *stream) recordCut(ctx context.Context, found []bridge.TopicState) error
 	return nil
 }
 
-// findTopics asks for the topics of the session.
+// findTopics returns the topics of the session.
 func (s *session) findTopics(ctx context.Context) ([]bridge.TopicState, error) {
 	found, err := s.e.ports.Sink.Topics(ctx)
 	if err != nil {

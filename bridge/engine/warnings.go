@@ -8,7 +8,7 @@ import (
 	"exportbridge/bridge/engine/position"
 )
 
-// warnings returns the reasons to doubt that a running stream publishes all it should.
+// warnings returns the reasons to doubt that a running stream publishes all events.
 func (s *progress) warnings(c *Config, t *totals) (all []bridge.Warning) {
 	warn := func(code, text string, hint bridge.Hint) {
 		all = append(all, bridge.Warning{Code: code, Text: text, Hint: c.words(hint)})
@@ -38,18 +38,19 @@ func (s *progress) warnings(c *Config, t *totals) (all []bridge.Warning) {
 	return all
 }
 
-// keylessFrom is how many events without a key are no coincidence.
+// keylessFrom is the number of events without a key that is no coincidence.
 const keylessFrom = 100
 
-// missKeys reports whether events should have a key, and none of this run has one.
+// missKeys reports whether events should have a key, but none of this run has one.
 func (t *totals) missKeys(pointer string) bool {
 	return pointer != "" && t.keyless >= keylessFrom && t.keyless >= t.published
 }
 
-// startSlack is how far a start may be ahead of the API's clock: "now" is by our clock.
+// startSlack is how far a start may be ahead of the API's clock. "now" is the time of this
+// machine's clock.
 const startSlack = time.Minute
 
-// doubtfulEnd is the warning of a last page that may not be the end, or nil.
+// doubtfulEnd returns the warning about a last page that may not be the end, or nil.
 func (c *Config) doubtfulEnd(last *position.Findings) *bridge.Warning {
 	switch {
 	case last.Unread.Where != "":

@@ -10,16 +10,16 @@ import (
 // stalledAfter is how long the commit loop may work without a wait.
 const stalledAfter = time.Minute
 
-// watchdog notices a commit loop or a Source that hangs. The loop marks the begin and the
-// end of each wait; alive may be called concurrently.
+// watchdog notices a commit loop or a Source that hangs. The loop marks the beginning and
+// the end of each wait. alive may be called concurrently.
 type watchdog struct {
-	// workingSince is when the loop left its last wait, in milliseconds since
-	// the epoch; 0 while it waits for an input or a port.
+	// workingSince is when the loop left its last wait, in milliseconds since the epoch; 0
+	// while it waits for an input or a port.
 	workingSince atomic.Int64
 	source       sourcecall.Calls
 }
 
-// wait begins a wait, and returns what ends it.
+// wait begins a wait, and returns the function that ends it.
 func (w *watchdog) wait() (work func()) { w.workingSince.Store(0); return w.work }
 func (w *watchdog) work()               { w.workingSince.Store(time.Now().UnixMilli()) }
 

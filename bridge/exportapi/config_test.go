@@ -233,7 +233,7 @@ func TestValidate(t *testing.T) {
 			"EXPORT_PARAMS": `page:={"limit":5}`},
 			`EXPORT_PARAMS has "page", which is already the parameter of EXPORT_CURSOR_PARAM`},
 		"static places, inside": {map[string]string{"EXPORT_METHOD": "POST", "EXPORT_PARAMS": `f:={"a":1},/f/b=2`},
-			`EXPORT_PARAMS has "/f/b" inside of another parameter of it`},
+			`EXPORT_PARAMS has "/f/b" inside another of its parameters`},
 		"static places, beside": {map[string]string{"EXPORT_METHOD": "POST", "EXPORT_PARAMS": `/f/a=1,/f/b=2`}, ""},
 		"no JSON value": {map[string]string{"EXPORT_METHOD": "POST", "EXPORT_PARAMS": `a=1,ids:=[7,sk-test`},
 			`EXPORT_PARAMS has "ids" with := and no JSON value, for example ids:=true`},

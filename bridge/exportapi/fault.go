@@ -213,7 +213,8 @@ func schemaFault(err error) *bridge.Fault {
 }
 
 // ErrNewestFirst is in the Fault of an API that lists newest first.
-var ErrNewestFirst = errors.New("the items are listed newest first, so their cursor leads to older events, not to new ones")
+var ErrNewestFirst = errors.New(
+	"the items are listed newest first, so their cursor leads to older events, not to new ones")
 
 // HintWindows is the hint for ErrNewestFirst.
 const HintWindows = "ask the API for ascending order, for example EXPORT_PARAMS=order=asc; " +

@@ -125,7 +125,7 @@ func (c *Config) checkPages(p *bridge.Problems) {
 			"%q names a next cursor, but with EXPORT_CURSOR_IN=%s pages have numbers; leave it empty", c.CursorField, in)
 	case inLink:
 		p.Check(c.CursorField == "" || c.CursorField == defaultCursorField, cursorSetting,
-			"%q names another next cursor than the Link header of EXPORT_CURSOR_IN=link; set one of both", c.CursorField)
+			"%q names another next cursor than the Link header of EXPORT_CURSOR_IN=link; set only one", c.CursorField)
 	}
 	if c.ItemsField == rootField {
 		p.Check(in != inBody && in != inNextURL, inSetting,

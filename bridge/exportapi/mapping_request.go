@@ -110,8 +110,8 @@ func (c *Config) Refuse(at bridge.Position) error {
 	case at.Start != 0 && !c.takesStart():
 		return errNoStart
 	case at.Window && !c.AnyOrder && c.widens() && c.pointersOf(c.Resource).timeOptional:
-		return errors.New("the API lists events at the bound of two ranges in both (EXPORT_END_INCLUSIVE, " +
-			"EXPORT_TIME_FORMAT in whole seconds), and events may have no time (EXPORT_ITEM_TIME) by which to drop one, " +
+		return errors.New("an event at the bound of two ranges is in both (EXPORT_END_INCLUSIVE, EXPORT_TIME_FORMAT " +
+			"in whole seconds) and may have no time (EXPORT_ITEM_TIME) by which to drop it from one, " +
 			"so a bounded range cannot be read")
 	}
 	static, _ := c.static() // validated
@@ -299,12 +299,13 @@ func (c *Config) checkParams(p *bridge.Problems) {
 			"has %q with := for a JSON value, but EXPORT_METHOD=GET sends text; write %[1]s=value", param.Name)
 		filled := param.Fill(c.formatTime(0), c.formatTime(0))
 		p.Check(!param.JSON || param.Template == "" || json.Valid([]byte(filled.Value)), "EXPORT_PARAMS",
-			"has %q with := and no JSON value once a time is in it; "+
+			"has %q with :=, which is no JSON value after a time is inserted; "+
 				"with EXPORT_TIME_FORMAT=%s write quotes around {start} and {end}", param.Name, c.TimeFormat)
 		j := slices.IndexFunc(static[:i], func(other params.Param) bool {
 			return other.Name != param.Name && params.Collide(other.Name, param.Name)
 		})
-		p.Check(j < 0 || !c.posts(), "EXPORT_PARAMS", "has %q inside of another parameter of it; set one of both", param.Name)
+		p.Check(j < 0 || !c.posts(), "EXPORT_PARAMS",
+			"has %q inside another of its parameters; set one of the two", param.Name)
 	}
 }
 

@@ -185,8 +185,9 @@ func (r *pageReader) unread(p *bridge.Page, d *pageDecoder, h http.Header) bridg
 }
 
 // untold judges a page by whether it says that more results follow. Some APIs omit the
-// member if it is false. A member that no page had may have another name. Then the cursor
-// decides, and a first page is refused unless it has a cursor and the member means the end.
+// member if it is false. If no page had the member, it may have another name. Then the
+// cursor decides, and a first page is rejected unless it has a cursor and the member marks
+// the end.
 func (r *pageReader) untold(p *bridge.Page, d *pageDecoder) *bridge.Fault {
 	switch {
 	case d.more == nil, bytes.Equal(p.Body, r.nothing):

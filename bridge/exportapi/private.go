@@ -21,7 +21,7 @@ type private struct {
 	// single is set if all values that change are a key, or a subject, that has one pointer and
 	// is hashed as a whole: their hashes are all that an event needs.
 	single       bool
-	key, subject bool // which of them change
+	key, subject bool // which of the two change
 	// identify is bound once, so that an item allocates no closure.
 	identify func([]byte) [sha256.Size]byte
 }

@@ -73,7 +73,7 @@ func (i Inspector) Sample(ctx context.Context, at bridge.Position, size int) (Sa
 	s.EndsFull = page.Next == "" && c.cfg.MoreField == "" && page.Items >= s.Asked
 	if page.Items == 0 {
 		object := objectIn(page.Body)
-		delete(object, c.cfg.ItemsField) // an empty one is where it should be
+		delete(object, c.cfg.ItemsField) // an empty list is at the expected place
 		s.Elsewhere = c.pages.elsewhere(object)
 	}
 	for n := range page.Events {

@@ -35,7 +35,7 @@ type Finding struct {
 	Text  string `json:"text"`
 	// Hint is the remedy; may be empty.
 	Hint string `json:"hint,omitempty"`
-	// HintCode is the code of the remedy where Hint is empty.
+	// HintCode is the code of the remedy if Hint is empty.
 	HintCode bridge.Hint `json:"-"`
 }
 
@@ -43,8 +43,8 @@ const (
 	checkTimeout = 15 * time.Second
 	// pingTimeout bounds the request to one broker.
 	pingTimeout = 4 * time.Second
-	// coordinatorPatience is how long a coordinator that is not available yet is asked
-	// again.
+	// coordinatorPatience is how long the check keeps asking a coordinator that is not
+	// available yet.
 	coordinatorPatience = 5 * time.Second
 	coordinatorRetry    = 200 * time.Millisecond
 )
@@ -67,7 +67,7 @@ func (s *Stream) Check(ctx context.Context) []Finding {
 	return c.found
 }
 
-// check is one Check.
+// check is one run of Check.
 type check struct {
 	*Stream
 	client *kafkaclient.Client
@@ -75,7 +75,7 @@ type check struct {
 	found  []Finding
 }
 
-// add adds a Finding, fail one that prevents the stream from running.
+// add adds a Finding.
 func (c *check) add(level Level, hint, format string, args ...any) {
 	c.found = append(c.found, Finding{Level: level, Text: fmt.Sprintf(format, args...), Hint: hint})
 }
@@ -201,7 +201,7 @@ func (c *check) unreadable(t *kafkaclient.Topic, consequence string) {
 	c.add(LevelWarn, c.GrantRead(t.Name), "topic %s: no permission to read its configuration; %s", t.Name, consequence)
 }
 
-// held checks that the topics hold what the newest checkpoint implies.
+// held checks that the topics hold the records that the newest checkpoint implies.
 func (c *check) held(ctx context.Context) {
 	var topics []bridge.TopicState
 	var names []string
@@ -305,7 +305,7 @@ func (c *check) jobs() {
 	c.add(LevelOK, "", "topic %s: %s, for replay, backfill and repairs", t.Name, sizeText(t))
 }
 
-// attest checks the topic of the attestation, without which the stream runs too.
+// attest checks the attestation topic, which the stream itself does not need.
 func (c *check) attest() {
 	switch t := c.topics.Attest; {
 	case t.Exists:
@@ -349,7 +349,7 @@ func (c *check) keys() {
 func (c *check) transactions(ctx context.Context) {
 	id := c.Rights.TransactionalID
 	err := findCoordinator(ctx, c.client, id)
-	// A new cluster creates its topic of transactions at the first such request.
+	// A new cluster creates its transaction topic at the first such request.
 	for until := time.Now().Add(coordinatorPatience); kerr.IsRetriable(err) && time.Now().Before(until); {
 		bridge.Sleep(ctx, coordinatorRetry)
 		err = findCoordinator(ctx, c.client, id)

@@ -21,7 +21,7 @@ import (
 // createTimeout bounds topic creation by the brokers.
 const createTimeout = 5 * time.Second
 
-// maker makes topics as the layout says.
+// maker creates topics according to the layout.
 type maker struct {
 	client *kafkaclient.Client
 	cfg    *kafkaclient.Config
@@ -38,8 +38,8 @@ func (m *maker) compacted(name string) bool {
 	return name == m.topics.Checkpoints || name == m.topics.Jobs
 }
 
-// wanted is the definition of a topic. replicas is its expected replication
-// factor, 0 if unknown.
+// wanted returns the definition of a topic. replicas is the expected replication factor, 0
+// if unknown.
 func (m *maker) wanted(name string, replicas int) PlannedTopic {
 	t := PlannedTopic{Name: name, Replication: m.layout.Replication}
 	switch {
@@ -47,10 +47,10 @@ func (m *maker) wanted(name string, replicas int) PlannedTopic {
 		t.Partitions, t.Configs = kafkaclient.CheckpointPartitions, checkpointConfigs()
 	case name == m.topics.Keys:
 		t.Partitions, t.Configs = 1, keyConfigs()
-	case name == m.topics.Attest: // a chain of few records: none may be deleted
+	case name == m.topics.Attest: // a chain of few records, none of which may be deleted
 		t.Partitions, t.Configs = 1, map[string]string{"cleanup.policy": "delete", "retention.ms": "-1"}
 	default:
-		retention, _ := parseRetention(m.layout.Retention) // Validate has seen it
+		retention, _ := parseRetention(m.layout.Retention) // Validate has checked it
 		millis := int64(-1)
 		if retention != kafkaclient.ForEver {
 			millis = retention.Milliseconds()
@@ -64,12 +64,12 @@ func (m *maker) wanted(name string, replicas int) PlannedTopic {
 	return t
 }
 
-// compactionLag keeps every checkpoint for a week, so that a rewind remains
-// possible after losing Redis, which holds the history.
+// compactionLag keeps every checkpoint for a week, so that a rewind remains possible after
+// the loss of Redis, which holds the history.
 const compactionLag = 7 * 24 * time.Hour
 
-// checkpointConfigs are the settings of a checkpoint topic. Small, short-lived
-// segments keep it compacted: each start of a session reads the part that is not.
+// checkpointConfigs returns the settings of a checkpoint topic. Small, short-lived segments
+// keep it compacted, because each start of a session reads the part that is not compacted.
 func checkpointConfigs() map[string]string {
 	return map[string]string{
 		"cleanup.policy":            "compact",
@@ -80,7 +80,8 @@ func checkpointConfigs() map[string]string {
 	}
 }
 
-// keyConfigs are the settings of a topic of keys: a deleted key leaves the disks soon.
+// keyConfigs returns the settings of a topic of keys. With them, a deleted key soon leaves
+// the disks.
 func keyConfigs() map[string]string {
 	millis := func(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 	return map[string]string{
@@ -91,14 +92,14 @@ func keyConfigs() map[string]string {
 	}
 }
 
-// replicas returns the replication factor of new topics, or 0 if the brokers'
-// default is not readable.
+// replicas returns the replication factor of new topics, or 0 if the brokers' default
+// cannot be read.
 func (m *maker) replicas(ctx context.Context) int {
 	if m.layout.Replication > 0 {
 		return int(m.layout.Replication)
 	}
 	admin := kadm.NewClient(m.client.Client)
-	cluster, err := admin.BrokerMetadata(ctx) // ListBrokers asks for all topics too
+	cluster, err := admin.BrokerMetadata(ctx) // ListBrokers would request all topics too
 	brokers := cluster.Brokers
 	if err != nil || len(brokers) == 0 {
 		return 0
@@ -110,7 +111,7 @@ func (m *maker) replicas(ctx context.Context) int {
 	for _, broker := range described {
 		for _, c := range broker.Configs {
 			if c.Key == "default.replication.factor" {
-				n, _ := strconv.Atoi(c.MaybeValue()) // 0 stands for unknown
+				n, _ := strconv.Atoi(c.MaybeValue()) // 0 means unknown
 				return min(n, len(brokers))
 			}
 		}
@@ -245,7 +246,7 @@ func ownConfigs(ctx context.Context, client *kafkaclient.Client, topic string) (
 	}
 	own := make(map[string]string)
 	for _, c := range described.Configs {
-		// The settings of throttled replicas name partitions of that topic.
+		// These settings of throttled replicas name the partitions of one topic.
 		if c.Source == kmsg.ConfigSourceDynamicTopicConfig && c.Value != nil &&
 			!strings.HasSuffix(c.Key, "throttled.replicas") {
 			own[c.Key] = *c.Value

@@ -12,15 +12,15 @@ import (
 
 // Past has the functions that show whether a stream has published.
 type Past struct {
-	// Newest returns the newest checkpoint of the stream, or
-	// bridge.ErrNoCheckpoint. Holds reports whether the topics hold records of it.
+	// Newest returns the newest checkpoint of the stream, or bridge.ErrNoCheckpoint. Holds
+	// reports whether the topics hold records of the stream.
 	Newest func(context.Context, *kafkaclient.Client) (bridge.Checkpoint, error)
 	Holds  func(context.Context) (bool, error)
 }
 
-// vanished returns the missing topics to which a checkpoint proves that records
-// were published. Recreating one would continue from the middle, in an empty
-// topic.
+// vanished returns the missing topics to which records were published according to a
+// checkpoint. Recreating such a topic would continue in an empty topic, from the middle of
+// the export.
 func (p *Past) vanished(
 	ctx context.Context, client *kafkaclient.Client, topics *kafkaclient.Described,
 ) (map[string]bridge.Checkpoint, error) {
@@ -72,8 +72,8 @@ func (s *Stream) checkpointsLost(ctx context.Context) error {
 	return nil
 }
 
-// Vanished returns the Faults of the missing topics to which a checkpoint
-// proves that records were published. Errors are Faults.
+// Vanished returns the Faults of the missing topics to which records were published
+// according to a checkpoint. Errors are Faults.
 func (s *Stream) Vanished(ctx context.Context) ([]*bridge.Fault, error) {
 	return kafkaclient.With(ctx, &s.Config, s.Topics.Events,
 		func(ctx context.Context, client *kafkaclient.Client) (all []*bridge.Fault, err error) {
@@ -91,8 +91,8 @@ func (s *Stream) Vanished(ctx context.Context) ([]*bridge.Fault, error) {
 		})
 }
 
-// TopicIDs returns the ids of the topics of events by name, empty if the brokers have none.
-// Errors are Faults.
+// TopicIDs returns the ids of the topics of events by name, empty if the brokers have no
+// ids. Errors are Faults.
 func (s *Stream) TopicIDs(ctx context.Context) (map[string]string, error) {
 	return kafkaclient.With(ctx, &s.Config, s.Topics.Events,
 		func(ctx context.Context, client *kafkaclient.Client) (map[string]string, error) {

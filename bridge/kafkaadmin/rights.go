@@ -1,17 +1,16 @@
 package kafkaadmin
 
-// Rights are what a stream uses beside its topics.
+// Rights are what a stream uses besides its topics.
 type Rights struct {
-	// TransactionalID is the stream's. Transactions and Group are the commands that
-	// allow using it, and joining the stream's group.
+	// TransactionalID is the stream's transactional id. Transactions is the command that
+	// allows using this id, Group the command that allows joining the stream's group.
 	TransactionalID, Transactions, Group string
 	// JobGroups is the prefix of the groups of the stream's jobs.
 	JobGroups string
 }
 
-// ACLs returns the commands that grant what the stream needs, ready to paste.
-// It makes no request. Topic creation is included only if the stream creates
-// topics.
+// ACLs returns the commands that grant what the stream needs, ready to paste. It makes no
+// request. The creation of topics is included only if the stream creates topics.
 func (s *Stream) ACLs() []string {
 	var all []string
 	if login := s.GrantLogin(); login != "" {
@@ -30,7 +29,7 @@ func (s *Stream) ACLs() []string {
 	return all
 }
 
-// grants returns those of a topic that is written and read back.
+// grants returns the grants of a topic that is written and read back.
 func (s *Stream) grants(topic string, create bool) []string {
 	all := []string{s.GrantWrite(topic), s.GrantRead(topic)}
 	if create {
@@ -39,8 +38,8 @@ func (s *Stream) grants(topic string, create bool) []string {
 	return all
 }
 
-// marksACLs returns the grants of the topic of jobs and of its transactions, which hold the
-// marks of repairs.
+// marksACLs returns the grants of the job topic and its transactions, which hold the marks
+// of repairs.
 func (s *Stream) marksACLs() []string {
 	topic := s.Topics.Jobs
 	return append(s.grants(topic, true),
@@ -48,8 +47,8 @@ func (s *Stream) marksACLs() []string {
 			"."+s.Name+"."))
 }
 
-// JobACLs returns the additional grants of replay, backfill and repairs, which
-// use their own ids and create missing topics. It makes no request.
+// JobACLs returns the additional grants of replay, backfill and repairs, which use their
+// own ids and create missing topics. It makes no request.
 func (s *Stream) JobACLs() []string {
 	if s.Topics.Jobs == "" {
 		return nil

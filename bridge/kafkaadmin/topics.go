@@ -9,9 +9,9 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// TopicPlan compares what the stream needs with the cluster.
+// TopicPlan compares the needs of the stream with the cluster.
 type TopicPlan struct {
-	// Topics are all topics of the stream, existing or not.
+	// Topics are all topics of the stream, existing or missing.
 	Topics []PlannedTopic `json:"topics"`
 	// ACLs are the commands that grant what the stream needs, ready to paste.
 	// The principal is KAFKA_SASL_USERNAME or a placeholder.
@@ -27,21 +27,21 @@ type PlannedTopic struct {
 	Name   string `json:"name"`
 	Role   string `json:"role"`
 	Exists bool   `json:"exists"`
-	// OnDemand is true for the job topic, which the first job creates, and for the topic of
-	// the attestation, which the bridge creates if it may.
+	// OnDemand is true for the job topic, which the first job creates. It is also true for
+	// the attestation topic, which the bridge creates if that is allowed.
 	OnDemand bool `json:"on_demand,omitempty"`
-	// Partitions, Replication and Configs are those of an existing topic, or
-	// those it will be created with. Replication -1 is the brokers' default.
-	// Configs lists only relevant settings.
+	// Partitions, Replication and Configs are those of an existing topic, or those of a
+	// topic that will be created. Replication -1 is the brokers' default. Configs lists
+	// only relevant settings.
 	Partitions  int32             `json:"partitions"`
 	Replication int16             `json:"replication"`
 	Configs     map[string]string `json:"configs,omitempty"`
-	// Differences lists where an existing topic differs from the plan. Create
-	// does not change them.
+	// Differences lists the settings in which an existing topic differs from the plan.
+	// Create does not change them.
 	Differences []string `json:"differences,omitempty"`
 }
 
-// Missing counts the required topics that do not exist.
+// Missing returns the number of required topics that do not exist.
 func (p *TopicPlan) Missing() int {
 	n := 0
 	for i := range p.Topics {
@@ -57,14 +57,14 @@ var shownConfigs = []string{
 	"cleanup.policy", "max.message.bytes", "message.timestamp.type", "min.insync.replicas", "retention.ms",
 }
 
-// Plan compares the cluster with the stream's needs and changes nothing. Errors
-// are Faults. Unresponsive brokers are not retried.
+// Plan compares the needs of the stream with the cluster, and changes nothing. Errors are
+// Faults. Unresponsive brokers are not retried.
 func (s *Stream) Plan(ctx context.Context) (TopicPlan, error) {
 	return kafkaclient.With(ctx, &s.Config, s.Topics.Events, s.plan)
 }
 
-// Create creates the missing topics, the job topic included, and returns the
-// resulting plan. It does not change existing topics, and is idempotent.
+// Create creates the missing topics, including the job topic, and returns the resulting
+// plan. It does not change existing topics, and is idempotent.
 func (s *Stream) Create(ctx context.Context) (TopicPlan, error) {
 	return kafkaclient.With(ctx, &s.Config, s.Topics.Events,
 		func(ctx context.Context, client *kafkaclient.Client) (TopicPlan, error) {
@@ -106,8 +106,9 @@ func (s *Stream) plan(ctx context.Context, client *kafkaclient.Client) (TopicPla
 	return plan, nil
 }
 
-// createMissing creates the missing topics, except those that a checkpoint
-// proves existed; the checkpoint topic last, and only for a new stream.
+// createMissing creates the missing topics, except those to which records were published
+// according to a checkpoint. It creates the checkpoint topic last, and only for a new
+// stream.
 func (s *Stream) createMissing(ctx context.Context, client *kafkaclient.Client) error {
 	topics, err := s.Topics.Describe(client.Describe(ctx, s.Topics.Needed()...))
 	if err != nil {
@@ -134,8 +135,8 @@ func (s *Stream) Make(ctx context.Context, client *kafkaclient.Client, names ...
 	return s.maker(client).make(ctx, names...)
 }
 
-// EnsureAttest creates the topic of the attestation if it is missing and the stream creates
-// topics. Errors are Faults.
+// EnsureAttest creates a missing attestation topic if the stream creates topics. Errors are
+// Faults.
 func (s *Stream) EnsureAttest(ctx context.Context) error {
 	_, err := kafkaclient.With(ctx, &s.Config, s.Topics.Attest,
 		func(ctx context.Context, client *kafkaclient.Client) (struct{}, error) {
@@ -155,9 +156,9 @@ func (s *Stream) EnsureAttest(ctx context.Context) error {
 	return err
 }
 
-// MakeKeys creates the missing topic of keys if the stream creates topics and has published
-// nothing: otherwise the topic was lost, with the keys of all values, and an empty one would
-// hide that. Errors are Faults.
+// MakeKeys creates a missing topic of keys if the stream creates topics and has published
+// nothing. If it has published, the topic was lost with the keys of all values, and an
+// empty topic would hide that. Errors are Faults.
 func (s *Stream) MakeKeys(ctx context.Context) error {
 	_, err := kafkaclient.With(ctx, &s.Config, s.Topics.Keys,
 		func(ctx context.Context, client *kafkaclient.Client) (none struct{}, err error) {
@@ -198,9 +199,9 @@ func (s *Stream) MakeCheckpoints(ctx context.Context, client *kafkaclient.Client
 	return s.maker(client).make(ctx, s.Topics.Checkpoints)
 }
 
-// CreateLike creates a topic with the event topic's partitions, replicas and
-// non-default settings, and reports whether it did: an existing topic is not
-// changed. Errors are Faults.
+// CreateLike creates a topic with the partitions, replicas and non-default settings of the
+// event topic. It reports whether it created the topic: an existing topic is not changed.
+// Errors are Faults.
 func (s *Stream) CreateLike(ctx context.Context, name string) (bool, error) {
 	return kafkaclient.With(ctx, &s.Config, s.Topics.Events,
 		func(ctx context.Context, client *kafkaclient.Client) (bool, error) {

@@ -34,8 +34,8 @@ const (
 // default limit of 100 MiB.
 const maxBatch = 64 << 20
 
-// Client is a kgo client that knows which broker delays it. Its methods may be
-// called concurrently.
+// Client is a kgo client that records which broker delays it. Its methods may be called
+// concurrently.
 type Client struct {
 	*kgo.Client
 	cfg     Config
@@ -54,7 +54,7 @@ func (c *Config) Open(opts ...kgo.Opt) (*Client, error) {
 // left, at least 100 ms.
 func (c *Config) OpenUntil(ctx context.Context, opts ...kgo.Opt) (*Client, error) {
 	if end, ok := ctx.Deadline(); ok {
-		left := max(time.Until(end), 100*time.Millisecond) // the least that kgo takes
+		left := max(time.Until(end), 100*time.Millisecond) // the shortest timeout that kgo accepts
 		opts = append(opts, kgo.RequestTimeoutOverhead(min(left, requestOverhead)))
 	}
 	return c.Open(opts...)
@@ -152,7 +152,7 @@ func (c *Config) clientTLS() bridge.ClientTLS {
 	}
 }
 
-// dialTLS returns what dials with the certificates of that moment.
+// dialTLS returns a function that dials with the certificates at the time of the call.
 func dialTLS(certificates bridge.ClientTLS, skipVerify bool) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conf, err := certificates.Config()

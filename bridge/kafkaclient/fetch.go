@@ -49,8 +49,8 @@ type partition struct {
 	log   *Log
 	id    int32
 	limit int32 // bytes per fetch
-	// span is the range to read, at is the next offset to fetch, seen the end of
-	// the delivered records.
+	// span is the range to read. at is the next offset to fetch. seen is the end of the
+	// delivered records.
 	span     Span
 	at, seen int64
 	// moved is when at last advanced; heard is the same, but throttling counts

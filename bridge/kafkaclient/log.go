@@ -17,14 +17,13 @@ import (
 // Span is a range of offsets of a partition, from From up to but excluding To.
 type Span struct{ From, To int64 }
 
-// Log reads one topic by offset, without a consumer group. It takes the bounds
-// of each partition from Kafka (ListOffsets) when reading starts; only that end
-// ends it, neither silence nor an error. Offsets without records (transaction
-// markers, aborted records, compacted ones) are skipped.
+// Log reads one topic by offset, without a consumer group. When reading starts, it gets the
+// bounds of each partition from Kafka (ListOffsets). Only that end ends the reading,
+// neither silence nor an error does. Offsets without records (transaction markers, aborted
+// or compacted records) are skipped.
 //
-// Unresponsive brokers and partitions without a leader are retried until ctx
-// ends. All methods may be called concurrently; the exported fields are set
-// before the first call.
+// Unresponsive brokers and partitions without a leader are retried until ctx ends. All
+// methods may be called concurrently. The exported fields are set before the first call.
 type Log struct {
 	// Uncommitted reads up to the high watermark. By default a Log is
 	// read_committed: it ends at the last stable offset.

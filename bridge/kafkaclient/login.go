@@ -96,7 +96,7 @@ func (s *SASL) mechanism() (m sasl.Mechanism, refused func()) {
 	}), func() {}
 }
 
-// password returns the current password: connections use a rotated one.
+// password returns the current password, so that new connections use a rotated one.
 func (s *SASL) password() (string, error) {
 	password, err := bridge.Reread(s.SASLPassword.Reveal(), s.SASLPasswordFile)
 	if err != nil {
@@ -182,7 +182,7 @@ func (s *SASL) validateMSK(p *bridge.Problems, tls bool) {
 		"is false, but AWS_MSK_IAM requires TLS; set KAFKA_TLS_ENABLED=true")
 }
 
-// validateClient checks who requests tokens, or the token.
+// validateClient checks the settings of the client that requests tokens, or the token.
 func (s *SASL) validateClient(p *bridge.Problems) {
 	secret := "token"
 	if s.OAuthTokenURL != "" {

@@ -82,7 +82,7 @@ func (c *connMonitor) OnBrokerDisconnect(meta kgo.BrokerMetadata, _ net.Conn) {
 //nolint:revive // the hook has six parameters
 func (c *connMonitor) OnBrokerWrite(meta kgo.BrokerMetadata, _ int16, _ int, _, _ time.Duration, err error) {
 	if err != nil {
-		return // OnBrokerE2E has it too
+		return // OnBrokerE2E gets the error too
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

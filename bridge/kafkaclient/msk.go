@@ -19,7 +19,7 @@ import (
 	"exportbridge/bridge"
 )
 
-// credentialsLead is how long before their end credentials are fetched again.
+// credentialsLead is how long before their expiry credentials are fetched again.
 const credentialsLead = 5 * time.Minute
 
 // awsCredentials are those of the process: all clients share them.

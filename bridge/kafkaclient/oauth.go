@@ -296,7 +296,7 @@ func claims(token string, now time.Time) string {
 	if c == nil {
 		return ""
 	}
-	audience, _ := json.Marshal(c.Audience) // was JSON
+	audience, _ := json.Marshal(c.Audience) // it was decoded from JSON
 	said := fmt.Sprintf("; the token has issuer %q, audience %s", printable(c.Issuer), printable(string(audience)))
 	if ended := now.Sub(c.Ends()); !c.Ends().IsZero() && ended > 0 {
 		said += fmt.Sprintf(", and expired %s ago", ended.Round(time.Second))

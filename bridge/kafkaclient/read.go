@@ -21,7 +21,7 @@ const (
 	// readers bounds the partitions read concurrently where their order is
 	// irrelevant.
 	readers = 4
-	// namedPartitions bounds the partitions that an error names.
+	// namedPartitions is the maximum number of partitions that an error names.
 	namedPartitions = 3
 )
 
@@ -300,7 +300,7 @@ func (p *partition) next(ctx context.Context) (Chunk, error) {
 		}
 		p.at, p.moved = c.Next, time.Now()
 		if p.moved.After(p.heard) {
-			p.heard, p.cause = p.moved, nil // else it is throttled from now on
+			p.heard, p.cause = p.moved, nil // otherwise the partition counts as throttled from now on
 		}
 		return c, nil
 	}

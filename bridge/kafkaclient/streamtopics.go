@@ -31,7 +31,8 @@ func (t *Topics) Published() []string { return append(t.OfEvents(), named(t.Dead
 // Needed lists the topics that the stream requires.
 func (t *Topics) Needed() []string { return append(t.Published(), named(t.Checkpoints)...) }
 
-// All also lists the topics that the first job and the first attestation create, and that of keys.
+// All returns the topics of Needed, those that the first job and the first attestation
+// create, and the topic of keys.
 func (t *Topics) All() []string { return append(t.Needed(), named(t.Jobs, t.Attest, t.Keys)...) }
 
 func named(all ...string) []string {
@@ -71,7 +72,7 @@ func (d *Described) OfEvents() []*Topic { return present(append([]*Topic{d.Event
 // Published lists the topics of events and dead letters.
 func (d *Described) Published() []*Topic { return append(d.OfEvents(), present(d.DeadLetters)...) }
 
-// Needed lists the topics that the stream requires.
+// Needed returns the topics that the stream requires.
 func (d *Described) Needed() []*Topic { return append(d.Published(), present(d.Checkpoints)...) }
 
 // Recreated returns the topic of events that has another id in now, or nil.

@@ -29,7 +29,7 @@ type Settings struct {
 	Known bool
 	// MaxMessage is the maximum record batch size in bytes.
 	MaxMessage int
-	// AppendTime: the broker sets record timestamps (LogAppendTime).
+	// AppendTime is set if the broker sets record timestamps (LogAppendTime).
 	AppendTime bool
 	Compacted  bool // keeps the newest record of each key only
 	// Retention is the retention time, or ForEver.

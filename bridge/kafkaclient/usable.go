@@ -155,7 +155,8 @@ func (c *Config) CanKeepKeys(t *Topic) error {
 			"topic %s does not exist", t.Name)
 	case len(t.Partitions) != 1:
 		return unusable(bridge.ReasonTopic, "partitions", "create it again with one partition, before values are "+
-			"encrypted", "topic %s has %d partitions, 1 is required: the keys of a subject have one order", t.Name, len(t.Partitions))
+			"encrypted", "topic %s has %d partitions, 1 is required: the keys of a subject have one order",
+			t.Name, len(t.Partitions))
 	}
 	return c.canCompact(t, "keys")
 }

@@ -16,8 +16,8 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// entry is how this process enters a group, leaves it, and comes back after another
-// process has taken its instance id.
+// entry is how this process joins a group, leaves it, and rejoins it after another process
+// has taken its instance id.
 type entry struct {
 	group Group
 	name  string
@@ -28,11 +28,11 @@ type entry struct {
 	abandon  context.CancelFunc
 
 	gate sync.Mutex // guards all below; never held while waiting
-	// fenced: some member has taken over the instance id, and this process has
+	// fenced is set if another member has taken over the instance id, and this process has
 	// not rejoined since.
 	fenced bool
-	// Until quiet, the fencing may be the effect of our own delayed request, which
-	// expires after a session timeout.
+	// quiet is the time until which a late request of this process may be the cause of the
+	// fencing. Such a request expires after a session timeout.
 	quiet time.Time
 }
 
@@ -43,9 +43,11 @@ func newEntry(g Group) *entry {
 	}
 }
 
-// wait calls acquire until it succeeds, ctx ends, or waiting does not help. It reports
-// the brokers' health to Config.Report.
-func (g *Group) wait(ctx context.Context, acquire func(context.Context) (bridge.Ownership, error)) (bridge.Ownership, error) {
+// wait calls acquire until it succeeds, ctx ends, or waiting does not help. It reports the
+// health of the brokers to Config.Report.
+func (g *Group) wait(
+	ctx context.Context, acquire func(context.Context) (bridge.Ownership, error),
+) (bridge.Ownership, error) {
 	for try := 0; ; try++ {
 		t, err := acquire(ctx)
 		if err == nil {
@@ -59,7 +61,7 @@ func (g *Group) wait(ctx context.Context, acquire func(context.Context) (bridge.
 			return nil, fmt.Errorf("wait for ownership of stream %s: %w", g.Stream, err)
 		}
 		if kafkaclient.IsPermanent(err) {
-			return nil, err // the brokers do answer
+			return nil, err // the brokers answer
 		}
 		if !errors.Is(err, errInstanceIDConflict) {
 			g.Tell(err)
@@ -68,8 +70,8 @@ func (g *Group) wait(ctx context.Context, acquire func(context.Context) (bridge.
 	}
 }
 
-// admit waits until this process may join the group. After losing its instance id
-// it does not rejoin while another process uses it.
+// admit waits until this process may join the group. After this process has lost its
+// instance id, it does not rejoin while another process uses the id.
 func (e *entry) admit(ctx context.Context) error {
 	e.gate.Lock()
 	fenced, quiet := e.fenced, e.quiet
@@ -82,7 +84,7 @@ func (e *entry) admit(ctx context.Context) error {
 	}
 	e.gate.Lock()
 	defer e.gate.Unlock()
-	e.fenced = false // until the new membership is
+	e.fenced = false // until another member takes over the new membership
 	return nil
 }
 
@@ -96,7 +98,7 @@ func (e *entry) join(ctx context.Context, opts ...kgo.Opt) (*kafkaclient.Client,
 		kgo.SessionTimeout(session),
 		kgo.HeartbeatInterval(min(maxHeartbeatInterval, session/3)),
 		kgo.RebalanceTimeout(rebalanceTimeout),
-		kgo.RetryTimeout(session), // so long are the streams ours, whatever happens to the brokers
+		kgo.RetryTimeout(session), // this process owns its streams for that long, whatever happens to the brokers
 		kgo.DisableAutoCommit(),
 	)
 	if id := e.group.instanceID(); id != nil {
@@ -109,7 +111,7 @@ func (e *entry) join(ctx context.Context, opts ...kgo.Opt) (*kafkaclient.Client,
 	return client, nil
 }
 
-// prepare checks that the group can be joined.
+// prepare checks that the process can join the group.
 func (e *entry) prepare(ctx context.Context, fenced bool) error {
 	ctx, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
 	defer cancel()
@@ -132,8 +134,8 @@ func (e *entry) prepare(ctx context.Context, fenced bool) error {
 	return nil
 }
 
-// findTopic checks that the checkpoint topic exists: the client would wait for
-// it silently.
+// findTopic checks that the checkpoint topic exists. Without it, the client would wait and
+// report nothing.
 func (e *entry) findTopic(ctx context.Context, client *kafkaclient.Client) error {
 	find := client.Find
 	if e.group.Missing != nil {
@@ -154,11 +156,11 @@ func (e *entry) findTopic(ctx context.Context, client *kafkaclient.Client) error
 	return e.group.CanCheckpoint(&topics[0])
 }
 
-// Abandon ends the wait of Release and Close for unreachable brokers, now and later:
-// the membership ends by its session timeout. It is for a process that ends.
+// Abandon ends the wait of Release and Close for unreachable brokers, now and later. It is
+// for a process that ends: the membership ends at its session timeout.
 func (e *entry) Abandon() { e.abandon() }
 
-// suspectConflict records that some member uses our instance id.
+// suspectConflict records that another member uses the instance id of this process.
 func (e *entry) suspectConflict() {
 	e.gate.Lock()
 	defer e.gate.Unlock()
@@ -169,7 +171,8 @@ func (e *entry) fencedFault(host string) *bridge.Fault {
 	return &bridge.Fault{
 		Class: bridge.Permanent, Reason: bridge.ReasonOwner, Code: "fenced_instance_id", RetryAfter: twinInterval,
 		Hint: "set a unique BRIDGE_INSTANCE_ID per process, such as the pod name, or none; then restart this process",
-		Err:  fmt.Errorf("group %s: the process at %s has joined with the same BRIDGE_INSTANCE_ID=%s; not rejoining until it has left", e.name, host, e.group.InstanceID),
+		Err: fmt.Errorf("group %s: the process at %s has joined with the same BRIDGE_INSTANCE_ID=%s; "+
+			"not rejoining until it has left", e.name, host, e.group.InstanceID),
 	}
 }
 
@@ -198,10 +201,10 @@ func (e *entry) sendLeave(ctx context.Context, id string) error {
 	return nil
 }
 
-// isNotMember reports whether the coordinator does not know the member or its
-// generation.
+// isNotMember reports whether the coordinator does not know the member or the generation.
 func isNotMember(err error) bool {
-	return errors.Is(err, kerr.UnknownMemberID) || errors.Is(err, kerr.IllegalGeneration) || errors.Is(err, kerr.FencedInstanceID)
+	return errors.Is(err, kerr.UnknownMemberID) || errors.Is(err, kerr.IllegalGeneration) ||
+		errors.Is(err, kerr.FencedInstanceID)
 }
 
 // beat sends a heartbeat of a member.

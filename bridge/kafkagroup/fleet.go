@@ -14,33 +14,33 @@ import (
 )
 
 const (
-	// fleetStream takes the place of the stream in the name of a Fleet's group.
-	// Streams have lower-case names, so no stream's group has this name.
+	// fleetStream is the name of the stream in the name of a Fleet's group. Streams have
+	// lower-case names, so no stream's group has this name.
 	fleetStream = "FLEET"
-	// lookEvery is how often a Fleet looks whether groups of single streams still
-	// have members, and who owns the streams that it waits for.
+	// lookEvery is how often a Fleet checks whether groups of single streams still have
+	// members, and which processes own the streams that it waits for.
 	lookEvery = 5 * time.Second
 	// rejoinDelay collects the changes of several streams in one rejoin.
 	rejoinDelay = 50 * time.Millisecond
-	// slowDelay is how long a rejoin waits for the release of the other streams that
-	// move. A slow one does not hold up the rest.
+	// slowDelay is how long a rejoin waits until the other streams that move are released.
+	// A slow release does not delay the other moves.
 	slowDelay = 500 * time.Millisecond
-	// From the second outdated assignment in a row on, rejoins slow down, from staleDelay to
-	// maxStaleDelay.
+	// After the second consecutive outdated assignment, rejoins are delayed: from
+	// staleDelay up to maxStaleDelay.
 	staleDelay, maxStaleDelay = 5 * time.Second, time.Minute
 )
 
 // Fleet is the membership of this process in the group of all processes with the same
-// BRIDGE_GROUP, for all its streams and lanes of jobs: one client, one heartbeat. The members
-// say in their metadata which streams they can run, the leader says in the assignments which
-// of them each one owns (package units). The client is assigned no partitions, fetches
-// nothing and commits no offsets.
+// BRIDGE_GROUP. It serves all streams and lanes of jobs of the process: one client, one
+// heartbeat. The metadata of a member lists the streams that it can run, the leader's
+// assignment lists those that it owns (package units). The client is assigned no
+// partitions, fetches nothing and commits no offsets.
 //
-// A group of a single stream (Owner) that has members outranks the Fleet: so processes
-// of both kinds can run together while one replaces the other.
+// A group of a single stream (Owner) that has members takes precedence over the Fleet. So
+// processes of both kinds can run together while one kind replaces the other.
 type Fleet struct {
 	*entry
-	releaseWait, lookEvery time.Duration // the constants, but for tests
+	releaseWait, lookEvery time.Duration // the constants, except in tests
 
 	ctx  context.Context // ends with the membership
 	kill context.CancelFunc
@@ -50,32 +50,32 @@ type Fleet struct {
 	mu      sync.Mutex // guards all below; never held while waiting
 	state   units.Member
 	seats   map[units.Unit]*Seat
-	lanes   int          // how many seats are of lanes
+	lanes   int          // number of seats for lanes
 	member  *fleetMember // nil while this process is not in the group
-	last    *fleetMember // also when it is over
+	last    *fleetMember // the last member, even after it has ended
 	started bool         // run was started
-	asked   bool         // a seat waits since the last attempt to join failed for good
-	// reports counts the calls of reported; health is the last argument.
+	asked   bool         // a seat has waited since the last permanent failure to join
+	// reports counts the calls of reported, and health is the last argument.
 	reports int
 	health  error
-	// rejoin is when to join again; zero: no rejoin is planned. force: even if nothing has
-	// changed.
+	// rejoin is the time of the next rejoin; zero if none is planned. force is set to
+	// rejoin even if nothing has changed.
 	rejoin time.Time
 	force  bool
-	moving int    // streams that are not released yet
-	stales int    // outdated assignments in a row: they answer an earlier list
-	asks   []*ask // calls of Confirm
-	// unsaid: released since the last join. unheard: released before it, and not yet
-	// confirmed by an assignment.
+	moving int    // number of streams that are not released yet
+	stales int    // consecutive outdated assignments, which answer an earlier list
+	asks   []*ask // pending calls of Confirm
+	// unsaid were released since the last join. unheard were released before the last join,
+	// and no assignment has confirmed that yet.
 	unsaid, unheard []*tenure
-	owners          map[units.Unit]string // who owns the streams, when last asked
+	owners          map[units.Unit]string // owners of the streams, as of the last lookup
 }
 
-// Fleet returns the membership for all streams of this process, which share g's
-// settings. It does not connect.
+// Fleet returns the membership for all streams of this process, which share the settings of
+// g. It does not connect.
 func (g *Group) Fleet() *Fleet {
 	own := *g
-	own.Stream, own.GrantPrefix, own.Report = fleetStream, "", nil // each Seat reports
+	own.Stream, own.GrantPrefix, own.Report = fleetStream, "", nil // each Seat reports for itself
 	ctx, kill := context.WithCancel(context.Background())
 	f := &Fleet{
 		entry: newEntry(own), releaseWait: maxReleaseWait, lookEvery: lookEvery,
@@ -86,7 +86,8 @@ func (g *Group) Fleet() *Fleet {
 }
 
 // Owner returns the bridge.Owner of a stream, which the caller closes. A second Owner of a
-// stream may Acquire once the first one is closed, one beyond MaxStreams once another is.
+// stream can Acquire once the first one is closed. An Owner beyond MaxStreams can Acquire
+// once another one is closed.
 func (f *Fleet) Owner(g *Group) (*Seat, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -94,7 +95,7 @@ func (f *Fleet) Owner(g *Group) (*Seat, error) {
 	if first := f.seats[s.unit]; first != nil && first.group.Stream != g.Stream {
 		return nil, fmt.Errorf("streams %s and %s have the same hash: rename one", first.group.Stream, g.Stream)
 	}
-	_ = s.sit() // else Acquire does, once there is room
+	_ = s.sit() // if this fails, Acquire retries it
 	return s, nil
 }
 
@@ -130,7 +131,7 @@ func (f *Fleet) enter() (*fleetMember, error) {
 	return f.newFleetMember()
 }
 
-// work serves the streams for one membership, and returns why it ended.
+// work serves the streams for one membership, and returns why the membership ended.
 func (f *Fleet) work(m *fleetMember) error {
 	tick := time.NewTicker(f.lookEvery)
 	defer tick.Stop()
@@ -154,7 +155,7 @@ func (f *Fleet) work(m *fleetMember) error {
 	}
 }
 
-// serve does what is due, and what is due every lookEvery.
+// serve does the work that is due now, and if due is set also the work of every lookEvery.
 func (f *Fleet) serve(m *fleetMember, due bool) {
 	f.mu.Lock()
 	asks := f.asks
@@ -163,7 +164,7 @@ func (f *Fleet) serve(m *fleetMember, due bool) {
 		f.soon(0)
 	}
 	if left, away := m.session(); away && left <= 0 {
-		f.lapse() // others may have the streams by now
+		f.lapse() // other processes may own the streams by now
 	}
 	rejoin := !f.rejoin.IsZero() && time.Until(f.rejoin) <= 0
 	if rejoin {
@@ -174,8 +175,9 @@ func (f *Fleet) serve(m *fleetMember, due bool) {
 	waits := false
 	for _, s := range f.seats {
 		held := f.state.State(s.unit) == units.Held
-		// A command with --here can take a job at any time, so check its lanes each time. A
-		// process of a stream's own group fences our session, so one check is enough.
+		// A command with --here can take a job at any time, so the group of its lanes is
+		// checked each time. For a stream one check is enough: a process of the stream's
+		// own group fences our session.
 		if held && (!s.cleared || s.unit.IsLane()) && (due || !s.looked) {
 			look, s.looked = append(look, s), true
 		}
@@ -196,8 +198,8 @@ func (f *Fleet) serve(m *fleetMember, due bool) {
 	}
 }
 
-// overdue gives up the wait for streams that are not released in time. It reports
-// whether there are any. The caller holds mu.
+// overdue stops waiting for streams that are not released in time. It reports whether there
+// are any. The caller holds mu.
 func (f *Fleet) overdue() (any bool) {
 	for u, s := range f.seats {
 		if s.tenure != nil && f.state.State(u) == units.Releasing && time.Since(s.tenure.since) >= f.releaseWait {
@@ -208,8 +210,7 @@ func (f *Fleet) overdue() (any bool) {
 	return any
 }
 
-// soon has this process join again after a while, or earlier if it was about to. The
-// caller holds mu.
+// soon plans a rejoin after a while. An earlier plan stays. The caller holds mu.
 func (f *Fleet) soon(after time.Duration) {
 	if at := time.Now().Add(after); f.rejoin.IsZero() || at.Before(f.rejoin) {
 		f.rejoin = at
@@ -217,7 +218,7 @@ func (f *Fleet) soon(after time.Duration) {
 	}
 }
 
-// changed is soon for a change of a stream. The caller holds mu.
+// changed plans a rejoin for a change of a stream. The caller holds mu.
 func (f *Fleet) changed() {
 	if f.moving > 0 {
 		f.soon(slowDelay)
@@ -226,7 +227,7 @@ func (f *Fleet) changed() {
 	f.soon(rejoinDelay)
 }
 
-// untilNext returns how long nothing is due.
+// untilNext returns the time until the next work is due.
 func (f *Fleet) untilNext(m *fleetMember) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -242,7 +243,7 @@ func (f *Fleet) untilNext(m *fleetMember) time.Duration {
 
 func (f *Fleet) wakeRun() { poke(f.kick) }
 
-// poke wakes who waits for a channel of capacity 1.
+// poke wakes the goroutine that waits for a channel of capacity 1.
 func poke(wake chan struct{}) {
 	select {
 	case wake <- struct{}{}:
@@ -250,7 +251,7 @@ func poke(wake chan struct{}) {
 	}
 }
 
-// report tells the seats how the brokers are.
+// report passes the health of the brokers to the seats.
 func (f *Fleet) report(err error) {
 	if errors.Is(err, errInstanceIDConflict) || f.ctx.Err() != nil {
 		return
@@ -260,7 +261,7 @@ func (f *Fleet) report(err error) {
 	f.reported(err)
 }
 
-// tell tells each of these seats its own error.
+// tell passes its own error to each of these seats.
 func (f *Fleet) tell(seats []*Seat, errs []error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -271,7 +272,7 @@ func (f *Fleet) tell(seats []*Seat, errs []error) {
 	}
 }
 
-// reported is report for the holder of mu.
+// reported is report if the caller holds mu.
 func (f *Fleet) reported(err error) {
 	f.reports++
 	f.health = err
@@ -308,8 +309,8 @@ func (f *Fleet) awaitAsked(err error) {
 	}
 }
 
-// drop ends a membership, nil is none, without a word to the coordinator: all streams
-// are lost.
+// drop ends a membership without telling the coordinator: all streams are lost. m may be
+// nil.
 func (f *Fleet) drop(m *fleetMember) {
 	if m != nil {
 		m.stop()
@@ -324,15 +325,15 @@ func (f *Fleet) drop(m *fleetMember) {
 	f.unsaid, f.unheard, f.asks = nil, nil, nil
 }
 
-// lapse loses all streams. The caller holds mu.
+// lapse marks all streams as lost. The caller holds mu.
 func (f *Fleet) lapse() {
 	for _, u := range f.state.Lapse() {
 		f.seats[u].stop()
 	}
 }
 
-// Close leaves the group within a few seconds, or when ctx ends, so that other processes
-// take over at once. The caller has closed all Owners.
+// Close leaves the group, so that other processes take over at once. It takes a few seconds
+// at most, and ends when ctx ends. The caller has closed all Owners.
 func (f *Fleet) Close(ctx context.Context) error {
 	f.kill()
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)

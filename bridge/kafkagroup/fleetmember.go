@@ -15,24 +15,24 @@ import (
 	"exportbridge/bridge/kafkagroup/units"
 )
 
-// unitsProtocol is the balancer's name. A version that cannot balance with this one
-// offers both, and members of both use the one that all know.
+// unitsProtocol is the name of the balancer. A version that cannot balance with this one
+// offers both names, and the members use a name that all of them know.
 const unitsProtocol = "exportbridge-units-1"
 
-// fleetMember is one membership of a Fleet: one client, from joining to leaving. It is
-// the balancer and a hook of its client, whose goroutine must not wait in them.
+// fleetMember is one membership of a Fleet: one client, from joining to leaving. It is the
+// balancer and a hook of the client, whose goroutine must not wait in these methods.
 type fleetMember struct {
 	fleet *Fleet
-	// ctx is the client's. It ends when this process gives up the membership.
+	// ctx is the context of the client. It ends when this process gives up the membership.
 	ctx  context.Context
 	kill context.CancelFunc
 
 	// Guarded by fleet.mu.
 	client     *kafkaclient.Client
-	id         string // of the last assignment
+	id         string // member id of the last assignment
 	generation int32
 	applied    chan struct{} // closed and replaced with each assignment
-	contact    time.Time     // when the coordinator answered last
+	contact    time.Time     // when the coordinator last answered
 	away       bool          // the coordinator does not answer
 	fenced     bool          // another member has taken over the instance id
 	err        error         // why the membership ends
@@ -43,9 +43,9 @@ var _ kgo.GroupBalancer = (*fleetMember)(nil)
 func (f *Fleet) newFleetMember() (*fleetMember, error) {
 	ctx, kill := context.WithCancel(f.ctx)
 	m := &fleetMember{fleet: f, ctx: ctx, kill: kill, applied: make(chan struct{})}
-	f.mu.Lock() // the client's goroutine runs before its maker returns
+	f.mu.Lock() // the client's goroutine can call m before join returns
 	defer f.mu.Unlock()
-	client, err := f.join(ctx, kgo.WithHooks(m), kgo.Balancers(m)) // no partition is assigned
+	client, err := f.join(ctx, kgo.WithHooks(m), kgo.Balancers(m)) // the balancer assigns no partition
 	if err != nil {
 		kill()
 		return nil, err
@@ -57,7 +57,7 @@ func (f *Fleet) newFleetMember() (*fleetMember, error) {
 // ProtocolName implements kgo.GroupBalancer.
 func (m *fleetMember) ProtocolName() string { return unitsProtocol }
 
-// IsCooperative implements kgo.GroupBalancer: the streams that stay go on during a
+// IsCooperative implements kgo.GroupBalancer: streams that do not move continue during a
 // rebalance.
 func (m *fleetMember) IsCooperative() bool { return true }
 
@@ -67,7 +67,7 @@ func (m *fleetMember) JoinGroupMetadata(topics []string, _ map[string][]int32, _
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if id, _ := m.client.GroupMetadata(); m.id != "" && id != m.id {
-		f.lapse() // the coordinator has forgotten us: others may have had the streams
+		f.lapse() // the coordinator dropped this member: other processes may have owned the streams
 	}
 	c := kmsg.NewConsumerMemberMetadata()
 	c.Topics, c.UserData = topics, f.state.Offer()
@@ -137,8 +137,8 @@ func (m *fleetMember) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.Broke
 	}
 }
 
-// OnGroupManageError is a hook of the client, which retries with its member id unless
-// it is stopped. An unreachable coordinator keeps the streams assigned for a session
+// OnGroupManageError is a hook of the client, which retries with its member id unless it is
+// stopped. While the coordinator is unreachable, the streams stay assigned for a session
 // timeout.
 func (m *fleetMember) OnGroupManageError(err error) {
 	if m.ctx.Err() != nil {
@@ -166,14 +166,14 @@ func (m *fleetMember) OnGroupManageError(err error) {
 	f.wakeRun()
 }
 
-// session returns the time left of the session, and whether the coordinator is
+// session returns the remaining time of the session, and whether the coordinator is
 // unreachable. The caller holds fleet.mu.
 func (m *fleetMember) session() (left time.Duration, away bool) {
 	return m.fleet.group.SessionTimeout - time.Since(m.contact), m.away
 }
 
-// MemberBalancer implements kgo.GroupBalancer. A member whose data cannot be read gets
-// nothing: others may run what it lists.
+// MemberBalancer implements kgo.GroupBalancer. A member with unreadable data gets no
+// streams: other members may run those that it lists.
 func (m *fleetMember) MemberBalancer(
 	members []kmsg.JoinGroupResponseMember,
 ) (kgo.GroupMemberBalancer, map[string]struct{}, error) {
@@ -259,7 +259,7 @@ func (m *fleetMember) leave(ctx context.Context) error {
 	m.stop()
 	id, _ := m.client.GroupMetadata()
 	if m.fleet.mu.Lock(); m.fenced {
-		id = "" // the place is another's
+		id = "" // another process has the instance id now
 	}
 	m.fleet.mu.Unlock()
 	if id == "" {
@@ -274,7 +274,7 @@ type ask struct {
 	done   chan error // has room for the answer
 }
 
-// answer answers calls of Confirm, by one heartbeat and one look at the groups of the
+// answer answers calls of Confirm with one heartbeat and one look at the groups of the
 // single streams.
 func (m *fleetMember) answer(asks []*ask) {
 	seats, unknown := make([]*Seat, len(asks)), make([]error, len(asks))
@@ -299,8 +299,8 @@ func (m *fleetMember) answer(asks []*ask) {
 	}
 }
 
-// heartbeat checks that this process is a member of the assignment's generation.
-// During a rebalance the streams are still assigned.
+// heartbeat checks that this process is a member of the assignment's generation. During a
+// rebalance the streams stay assigned.
 func (m *fleetMember) heartbeat() error {
 	ctx, cancel := context.WithTimeout(m.ctx, probeTimeout)
 	defer cancel()
@@ -313,7 +313,7 @@ func (m *fleetMember) heartbeat() error {
 		case err == nil || errors.Is(err, kerr.RebalanceInProgress):
 			return nil
 		case errors.Is(err, kerr.IllegalGeneration) && closedWithin(ctx, maxHeartbeatInterval, applied):
-			// The coordinator has the generation a little earlier.
+			// The coordinator knows a new generation a little earlier than the member.
 		case isNotMember(err):
 			return fmt.Errorf("%w: %w", bridge.ErrNotOwner, err)
 		default:
@@ -322,7 +322,8 @@ func (m *fleetMember) heartbeat() error {
 	}
 }
 
-// closedWithin waits until a channel is closed, but not for longer, nor after ctx.
+// closedWithin waits until a channel is closed, for at most a duration and until ctx ends.
+// It reports whether the channel is closed.
 func closedWithin(ctx context.Context, most time.Duration, c <-chan struct{}) bool {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
@@ -335,10 +336,10 @@ func closedWithin(ctx context.Context, most time.Duration, c <-chan struct{}) bo
 	return false
 }
 
-// look asks whether the groups of single streams have members. A stream whose group
-// has none is cleared. If the group has members, the stream is lost; it stays assigned
-// here, because any other process would find the same. look returns a Fault for each group
-// that could not be read.
+// look checks whether the groups of single streams have members. A stream whose group has
+// none is cleared. If the group has members, the stream is lost. It stays assigned to this
+// process, because any other process would find the same. look returns a Fault for each
+// group that it could not read.
 func (m *fleetMember) look(seats []*Seat) []error {
 	ctx, cancel := context.WithTimeout(m.ctx, probeTimeout)
 	defer cancel()
@@ -365,11 +366,11 @@ func (m *fleetMember) look(seats []*Seat) []error {
 	return unknown
 }
 
-// probe finds out who owns the streams that this process waits for.
+// probe looks up the owners of the streams that this process waits for.
 func (m *fleetMember) probe() error {
 	ctx, cancel := context.WithTimeout(m.ctx, probeTimeout)
 	defer cancel()
-	// The client returns its errors only to a poll.
+	// Only a poll returns the client's errors.
 	polled, done := context.WithCancel(ctx)
 	done()
 	m.client.PollFetches(polled)

@@ -21,7 +21,8 @@ import (
 const foreignHint = "set another BRIDGE_GROUP: other consumers use this one"
 
 const (
-	// A coordinator that is not available yet is asked again for a while.
+	// coordinatorRetry is the wait before the next request to a coordinator that is not
+	// available yet.
 	coordinatorRetry = 250 * time.Millisecond
 	// probeTimeout bounds a group description.
 	probeTimeout = 4 * time.Second
@@ -33,13 +34,14 @@ type Membership struct {
 	SessionTimeout time.Duration `env:"BRIDGE_SESSION_TIMEOUT" desc:"session timeout: time until the streams of a crashed process move to another"`
 	OwnedBy        string        `env:"BRIDGE_OWNERSHIP" values:"group,stream" desc:"group: one consumer group, <group>.FLEET, shares the streams; stream: each stream has a consumer group of its own"`
 	FleetMembers   int           `env:"BRIDGE_FLEET_MEMBERS" desc:"with BRIDGE_OWNERSHIP=group: the largest number of processes in the group at a time, during a rolling update too; the more there are, the fewer streams each may have: 5,213 with 32"`
-	// InstanceID makes this process a static member, which gets its streams
-	// back at once after a crash; empty is none.
+	// InstanceID makes this process a static member, which gets its streams back at once
+	// after a crash; empty for a dynamic member.
 	InstanceID string
-	// Process is the name of this process, as in its checkpoints, for Members;
-	// empty is none. Program is its version.
+	// Process is the name of this process in its checkpoints and in Members; may be empty.
+	// Program is its version.
 	Process, Program string
-	// LaneCapacity is how many lanes of jobs this process can run at a time in a Fleet.
+	// LaneCapacity is the number of lanes of jobs that this process can run at a time in a
+	// Fleet.
 	LaneCapacity uint64
 }
 
@@ -59,14 +61,14 @@ func DefaultMembership() Membership {
 const (
 	minSession = time.Second
 	maxSession = 5 * time.Minute
-	// groupRecord is the default of message.max.bytes. Kafka keeps what all members of a
-	// group list, and are assigned, in one record.
+	// groupRecord is the default of message.max.bytes. Kafka stores the metadata and
+	// assignments of all members of a group in one record.
 	groupRecord = 1 << 20
-	// memberBytes is what a member needs of the record besides its streams: its names and
-	// addresses, and listedLanes.
+	// memberBytes is the space of a member in the record besides its streams: for its names
+	// and addresses, and for listedLanes.
 	memberBytes = 4 << 10
-	// streamBytes is the maximum that a stream needs of it: 5 for the hash, 2 bits for its
-	// state, 1 for the assignment.
+	// streamBytes is the maximum space of a stream in the record: 5 for the hash, 2 bits
+	// for its state, 1 for the assignment.
 	streamBytes    = 5.5
 	defaultMembers = 32
 	maxMembers     = 200
@@ -85,34 +87,33 @@ func (m *Membership) Validate() error {
 	return p.Err()
 }
 
-// MaxStreams returns how many streams a process may have in a Fleet of FleetMembers: as many
-// as fit its share of the group's record.
+// MaxStreams returns the number of streams that a process in a Fleet of FleetMembers may
+// have: those that fit into its share of the group's record.
 func (m *Membership) MaxStreams() int {
 	share := groupRecord / cmp.Or(m.FleetMembers, defaultMembers)
 	return int(float64(share-memberBytes) / streamBytes)
 }
 
-// CheckStreams returns a Problem if a process of a Fleet cannot have so many streams.
+// CheckStreams returns a Problem if a process of a Fleet cannot have n streams.
 func (m *Membership) CheckStreams(n int) error {
 	most := m.MaxStreams()
 	if n <= most {
 		return nil
 	}
-	return bridge.Problemf("BRIDGE_FLEET_MEMBERS", "is %d: each of so many processes can have %d streams, not %d; set it "+
+	return bridge.Problemf("BRIDGE_FLEET_MEMBERS", "is %d, which allows %d streams per process, not %d; set it "+
 		"to the largest number of processes in the group, or divide the streams among several BRIDGE_GROUPs",
 		m.FleetMembers, most, n)
 }
 
 // Group is the consumer group of the processes that can run a stream.
 type Group struct {
-	// Config says how to connect.
+	// Config configures the connection.
 	kafkaclient.Config
 	Membership
-	// Stream is the name under which the stream is owned; CheckpointTopic has
-	// the partition that represents it.
+	// Stream is the name under which the stream is owned. CheckpointTopic has the partition
+	// that represents the stream.
 	Stream, CheckpointTopic string
-	// GrantPrefix, if not empty, is the prefix of the groups that Grants
-	// covers.
+	// GrantPrefix, if not empty, is the prefix of the groups that Grants covers.
 	GrantPrefix string
 	// Shared, if not nil, lends the client of Members.
 	Shared *kafkaclient.Shared
@@ -124,8 +125,8 @@ type Group struct {
 func (g *Group) Name() string { return g.Group + "." + g.Stream }
 
 // Members returns the owner of the stream and its standbys, in the stream's own group and
-// in the Fleet's group. For a job, these are the processes that run its lanes. No members
-// mean that no process runs the stream. A crashed process is listed until its session times
+// in the Fleet's group. For a job, it returns the processes that run its lanes. Without
+// members, no process runs the stream. A crashed process is listed until its session times
 // out. Errors are Faults; foreign members are a Permanent one. Unresponsive brokers are not
 // retried. It may be called at any time.
 func (g *Group) Members(ctx context.Context) ([]bridge.Member, error) {
@@ -165,7 +166,8 @@ func (g *Group) members(ctx context.Context, client *kafkaclient.Client) ([]brid
 	for i := range found.Members {
 		m := &found.Members[i]
 		if !g.subscribes(m.ProtocolMetadata) {
-			return nil, g.foreign(fmt.Sprintf("client %s at %s does not subscribe to topic %s", m.ClientID, m.ClientHost, g.CheckpointTopic))
+			return nil, g.foreign(fmt.Sprintf("client %s at %s does not subscribe to topic %s",
+				m.ClientID, m.ClientHost, g.CheckpointTopic))
 		}
 		found := memberOf(m, processName(m.ProtocolMetadata))
 		found.Owner = g.assigned(m.MemberAssignment)
@@ -182,18 +184,23 @@ func memberOf(m *kmsg.DescribeGroupsResponseGroupMember, process string) bridge.
 	return found
 }
 
-// describeGroup describes a group. A cluster that never had a group makes the place for
-// them first.
-func describeGroup(ctx context.Context, client *kafkaclient.Client, name string) (*kmsg.DescribeGroupsResponseGroup, error) {
+// describeGroup describes a group. A cluster that never had a group first creates the topic
+// for groups, which takes a while.
+func describeGroup(
+	ctx context.Context, client *kafkaclient.Client, name string,
+) (*kmsg.DescribeGroupsResponseGroup, error) {
 	found, err := describeOnce(ctx, client, name)
-	for ctx.Err() == nil && (errors.Is(err, kerr.CoordinatorNotAvailable) || errors.Is(err, kerr.CoordinatorLoadInProgress)) {
+	for ctx.Err() == nil &&
+		(errors.Is(err, kerr.CoordinatorNotAvailable) || errors.Is(err, kerr.CoordinatorLoadInProgress)) {
 		bridge.Sleep(ctx, coordinatorRetry)
 		found, err = describeOnce(ctx, client, name)
 	}
 	return found, err
 }
 
-func describeOnce(ctx context.Context, client *kafkaclient.Client, name string) (*kmsg.DescribeGroupsResponseGroup, error) {
+func describeOnce(
+	ctx context.Context, client *kafkaclient.Client, name string,
+) (*kmsg.DescribeGroupsResponseGroup, error) {
 	req := kmsg.NewPtrDescribeGroupsRequest()
 	req.Groups = []string{name}
 	resp, err := req.RequestWith(ctx, client)
@@ -206,14 +213,14 @@ func describeOnce(ctx context.Context, client *kafkaclient.Client, name string) 
 	return &resp.Groups[0], kerr.ErrorForCode(resp.Groups[0].ErrorCode)
 }
 
-// hiddenMembers looks for consumers of the KIP-848 protocol, which a bridge
-// never uses. To other members their group looks empty and assigns nothing.
+// hiddenMembers looks for consumers of the KIP-848 protocol, which a bridge never uses. To
+// classic members, a group of such consumers looks empty, and assigns nothing.
 func (g *Group) hiddenMembers(ctx context.Context, client *kafkaclient.Client) error {
 	req := kmsg.NewPtrConsumerGroupDescribeRequest()
 	req.Groups = []string{g.Name()}
 	resp, err := req.RequestWith(ctx, client)
 	if err != nil || len(resp.Groups) != 1 || len(resp.Groups[0].Members) == 0 {
-		return ctx.Err() // brokers that cannot tell have no such consumers
+		return ctx.Err() // brokers without this request have no such consumers
 	}
 	m := &resp.Groups[0].Members[0]
 	return g.foreign(fmt.Sprintf("client %s at %s uses the consumer protocol of KIP-848", m.ClientID, m.ClientHost))
@@ -226,8 +233,8 @@ func (g *Group) foreign(what string) *bridge.Fault {
 	}
 }
 
-// subscribes reports whether a member subscribes to the checkpoint topic, or
-// its subscription is unknown, as during a rebalance.
+// subscribes reports whether a member subscribes to the checkpoint topic. It returns true
+// if the subscription is unknown, as during a rebalance.
 func (g *Group) subscribes(metadata []byte) bool {
 	if len(metadata) == 0 {
 		return true
@@ -264,7 +271,8 @@ func (g *Group) fault(err error, client *kafkaclient.Client) *bridge.Fault {
 		block(bridge.ReasonOwner, foreignHint)
 	case errors.Is(err, kerr.InvalidSessionTimeout):
 		block(bridge.ReasonConfig, fmt.Sprintf(
-			"BRIDGE_SESSION_TIMEOUT=%s is outside the brokers' limits: group.min.session.timeout.ms (6s by default) to group.max.session.timeout.ms (30m)", g.SessionTimeout))
+			"BRIDGE_SESSION_TIMEOUT=%s is outside the brokers' limits: "+
+				"group.min.session.timeout.ms (6s by default) to group.max.session.timeout.ms (30m)", g.SessionTimeout))
 	case errors.Is(err, kerr.InvalidGroupID):
 		block(bridge.ReasonConfig, "check BRIDGE_GROUP")
 	case errors.Is(err, kerr.GroupMaxSizeReached):
@@ -273,11 +281,11 @@ func (g *Group) fault(err error, client *kafkaclient.Client) *bridge.Fault {
 	return f
 }
 
-// ofJob reports whether this is the group of a job, or of a part of one.
+// ofJob reports whether the group is that of a job, or of a part of a job.
 func (g *Group) ofJob() bool { return g.GrantPrefix != "" }
 
-// Grants returns the command that allows joining and describing the group, and that of
-// the Fleet.
+// Grants returns the command that allows joining and describing the group and the Fleet's
+// group.
 func (g *Group) Grants() string {
 	if g.ofJob() {
 		return g.Grant("--operation Read --operation Describe --resource-pattern-type prefixed --group " + g.GrantPrefix)
@@ -297,8 +305,8 @@ func (g *Group) instanceID() *string {
 	return new(g.InstanceID)
 }
 
-// RunElsewhere reports whether a group of another BRIDGE_GROUP may run the
-// stream. Unknown counts as true.
+// RunElsewhere reports whether a group of another BRIDGE_GROUP may run the stream. If that
+// is unknown, it returns true.
 func (g *Group) RunElsewhere(ctx context.Context) bool {
 	run, err := kafkaclient.With(ctx, &g.Config, "", func(ctx context.Context, client *kafkaclient.Client) (bool, error) {
 		names, err := g.others(ctx, client)
@@ -307,8 +315,8 @@ func (g *Group) RunElsewhere(ctx context.Context) bool {
 	return run || err != nil
 }
 
-// others returns the groups that have members for a stream of this name, as far
-// as this user may see them.
+// others returns the groups with members for a stream of this name, as far as this user may
+// see them.
 func (g *Group) others(ctx context.Context, client *kafkaclient.Client) ([]string, error) {
 	groups, err := kadm.NewClient(client.Client).ListGroups(ctx)
 	var names []string
@@ -330,7 +338,7 @@ func (g *Group) others(ctx context.Context, client *kafkaclient.Client) ([]strin
 	return names, err
 }
 
-// rival names a group of another BRIDGE_GROUP that has members on this stream's
+// rival returns a group of another BRIDGE_GROUP that has members on this stream's
 // checkpoint topic, empty if none is known.
 func (g *Group) rival(ctx context.Context, client *kafkaclient.Client) (string, error) {
 	names, err := g.others(ctx, client)
@@ -343,7 +351,9 @@ func (g *Group) rival(ctx context.Context, client *kafkaclient.Client) (string, 
 		case errors.Is(unknown, kerr.GroupIDNotFound), errors.Is(unknown, kerr.GroupAuthorizationFailed):
 		case unknown != nil:
 			err = unknown
-		case slices.ContainsFunc(found.Members, func(m kmsg.DescribeGroupsResponseGroupMember) bool { return g.subscribes(m.ProtocolMetadata) }):
+		case slices.ContainsFunc(found.Members, func(m kmsg.DescribeGroupsResponseGroupMember) bool {
+			return g.subscribes(m.ProtocolMetadata)
+		}):
 			return "group " + name, nil
 		}
 	}

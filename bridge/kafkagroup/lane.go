@@ -14,15 +14,15 @@ import (
 	"exportbridge/bridge/kafkagroup/units"
 )
 
-// listedLanes bounds the lanes that a process lists, of all jobs: they take about 3 KB of
-// memberBytes.
+// listedLanes bounds the number of lanes, of all jobs, that a process lists. They take
+// about 3 KB of memberBytes.
 const listedLanes = 512
 
-// ErrManyLanes means that this process lists as many lanes as it may.
+// ErrManyLanes means that this process lists the maximum number of lanes.
 var ErrManyLanes = errors.New("the process lists too many lanes of jobs")
 
-// Lane returns the bridge.Owner of lane n of a job, whose own group is g. The caller closes
-// it. The job's own group outranks: while it has members, the lane waits.
+// Lane returns the bridge.Owner of lane n of a job. g is the job's own group, which takes
+// precedence: while it has members, the lane waits. The caller closes the Seat.
 func (f *Fleet) Lane(g *Group, n int) (*Seat, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -30,7 +30,7 @@ func (f *Fleet) Lane(g *Group, n int) (*Seat, error) {
 		return nil, ErrManyLanes
 	}
 	s := f.seatOf(g, units.Lane(g.Stream, n))
-	_ = s.sit() // as in Owner
+	_ = s.sit() // if this fails, Acquire retries it
 	return s, nil
 }
 
@@ -43,8 +43,8 @@ func (g *Group) lanes(n int) []units.Unit {
 	return all
 }
 
-// Lanes returns the processes of a Fleet that run the first n lanes of a job, whose own group
-// is g: a zero Member for a lane that no process runs. Errors are as those of Members.
+// Lanes returns the processes of a Fleet that run the first n lanes of a job, a zero Member
+// for a lane without a process. g is the job's own group. Errors are those of Members.
 func (g *Group) Lanes(ctx context.Context, n int) ([]bridge.Member, error) {
 	running := make([]bridge.Member, n)
 	err := g.askFleet(ctx, func(all []listed) {
@@ -59,8 +59,9 @@ func (g *Group) Lanes(ctx context.Context, n int) ([]bridge.Member, error) {
 	return running, err
 }
 
-// LaneHosts returns the processes of a Fleet that can run lanes of jobs of g's stream. During
-// a rebalance it waits; none is an error then, a Transient Fault.
+// LaneHosts returns the processes of a Fleet that can run lanes of jobs of g's stream.
+// During a rebalance it waits. If there are no processes then, the error is a Transient
+// Fault.
 func (g *Group) LaneHosts(ctx context.Context) ([]bridge.Member, error) {
 	var hosts []bridge.Member
 	unknown := false
@@ -80,8 +81,8 @@ func (g *Group) LaneHosts(ctx context.Context) ([]bridge.Member, error) {
 }
 
 // askFleet calls read with the members of the Fleet. It waits for the end of a rebalance,
-// which hides what the members list. A user who may not describe the group of the Fleet does not
-// know that there is none: that is an error.
+// which hides the lists of the members. A user who may not describe the group of the Fleet
+// does not know whether it exists, so askFleet returns an error.
 func (g *Group) askFleet(ctx context.Context, read func([]listed)) error {
 	client, err := g.Open()
 	if err != nil {

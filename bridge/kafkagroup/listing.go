@@ -20,20 +20,22 @@ type listed struct {
 	bridge.Member
 	id    string
 	offer units.Offer
-	given []bool // the claims whose units are assigned; nil if that is not known
-	// generation and planned are as in units.Assignment.
+	given []bool // the assigned claims; nil if they are not known
+	// generation and planned are those of units.Assignment.
 	generation int32
 	planned    int64
-	// unknown: its data cannot be read, as during a rebalance.
+	// unknown is set if the member's data cannot be read, as during a rebalance.
 	unknown bool
 }
 
-// claim returns the number of the claim of a unit.
+// claim returns the number of the claim of a unit, and whether the member lists the unit.
 func (l *listed) claim(u units.Unit) (i int, lists bool) {
-	return slices.BinarySearchFunc(l.offer.Claims, u, func(c units.Claim, u units.Unit) int { return cmp.Compare(c.Unit, u) })
+	byUnit := func(c units.Claim, u units.Unit) int { return cmp.Compare(c.Unit, u) }
+	return slices.BinarySearchFunc(l.offer.Claims, u, byUnit)
 }
 
-// lists reports whether the member can run a unit. One whose data cannot be read may.
+// lists reports whether the member can run a unit. It returns true if the member's data
+// cannot be read.
 func (l *listed) lists(u units.Unit) bool {
 	_, lists := l.claim(u)
 	return lists || l.unknown
@@ -45,20 +47,20 @@ func (l *listed) owns(i int) bool {
 	return state == units.Held || state == units.Releasing || l.given != nil && l.given[i]
 }
 
-// wants reports whether the member says that it would run a unit.
+// wants reports whether the member offers to run a unit.
 func (l *listed) wants(u units.Unit) bool {
 	i, lists := l.claim(u)
 	return lists && l.offer.Claims[i].State != units.Declined
 }
 
-// fleetName is the name of the group of all processes with the same BRIDGE_GROUP.
+// fleetName returns the name of the group of all processes with the same BRIDGE_GROUP.
 func (g *Group) fleetName() string { return g.Group + "." + fleetStream }
 
 // fleet returns the members of the group of all processes with this BRIDGE_GROUP.
 func (g *Group) fleet(ctx context.Context, client *kafkaclient.Client) ([]listed, error) {
 	all, err := membersOf(ctx, client, g.fleetName())
 	if errors.Is(err, kerr.GroupAuthorizationFailed) && g.OwnedBy != OwnedByGroup {
-		return nil, nil // this user has no Fleet
+		return nil, nil // this user may not use a Fleet
 	}
 	return all, err
 }
@@ -116,14 +118,14 @@ func (g *Group) listedIn(ctx context.Context, client *kafkaclient.Client, name s
 	return slices.ContainsFunc(all, func(l listed) bool { return l.lists(units.Stream(g.Stream)) }), err
 }
 
-// single is what is known of the group of a single stream.
+// single is the state of the group of a single stream.
 type single struct {
-	member string // one that it has, empty if it has none
+	member string // one of its members, or empty
 	err    error
 }
 
-// singleGroups asks by one request which groups of single streams have members. Several of
-// the groups may be the same one.
+// singleGroups requests which groups of single streams have members. Several of the groups
+// may be the same one.
 func singleGroups(ctx context.Context, client *kafkaclient.Client, groups []*Group) ([]single, error) {
 	found := make([]single, len(groups))
 	index := make(map[string][]int, len(groups))
@@ -148,7 +150,7 @@ func singleGroups(ctx context.Context, client *kafkaclient.Client, groups []*Gro
 	return found, nil
 }
 
-// singleOf returns what the brokers' answer says of a group.
+// singleOf returns the state of a group from the brokers' response.
 func singleOf(r *kmsg.DescribeGroupsResponseGroup, g *Group, client *kafkaclient.Client) (s single) {
 	err := kerr.ErrorForCode(r.ErrorCode)
 	switch {

@@ -15,38 +15,37 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// member is one membership of this process in the stream's group: one client,
-// from joining to leaving. The client's goroutine calls the on... methods,
-// serialized.
+// member is one membership of this process in the stream's group: one client, from joining
+// to leaving. The client's goroutine calls the on... methods one after the other.
 type member struct {
 	owner  *Owner
 	client *kafkaclient.Client
-	// ctx is the client's. It ends when this process gives up the membership.
+	// ctx is the context of the client. It ends when this process gives up the membership.
 	ctx  context.Context
 	kill context.CancelFunc
 
 	mu sync.Mutex // guards all below; never held while waiting
-	// assigned is true while the coordinator assigns the stream to this member.
+	// assigned is set while the coordinator assigns the stream to this member.
 	assigned  bool
 	ownership *ownership // nil while the stream is not owned, or is being released
-	// revoked was taken away by a rebalance; it ends when this member has
+	// revoked is an ownership that a rebalance has revoked. It ends when this member has
 	// rejoined without the stream.
 	revoked *ownership
-	// fenced: another member has taken over the instance id.
+	// fenced is set if another member has taken over the instance id.
 	fenced       bool
 	err          error         // the error that ended the last session of the group
-	currentOwner string        // the owner of the stream when last asked
-	changed      chan struct{} // closed and replaced whenever the above change
+	currentOwner string        // the owner of the stream, as of the last lookup
+	changed      chan struct{} // closed and replaced whenever a field above changes
 }
 
 func (o *Owner) newMember() (*member, error) {
 	ctx, kill := context.WithCancel(context.Background())
 	m := &member{owner: o, ctx: ctx, kill: kill, changed: make(chan struct{})}
-	m.mu.Lock() // the client's goroutine runs before its maker returns
+	m.mu.Lock() // the client's goroutine can call m before join returns
 	client, err := o.join(ctx,
 		kgo.WithHooks(m),
 		kgo.Balancers(named{kgo.CooperativeStickyBalancer(), o.group.Process}),
-		kgo.ConsumeStartOffset(kgo.NewOffset().At(0)), // any that is not to be looked up
+		kgo.ConsumeStartOffset(kgo.NewOffset().At(0)), // any offset that needs no lookup
 		kgo.OnPartitionsAssigned(m.onAssigned),
 		kgo.OnPartitionsRevoked(m.onRevoked),
 		kgo.OnPartitionsLost(m.onLost),
@@ -62,8 +61,8 @@ func (o *Owner) newMember() (*member, error) {
 
 func (m *member) alive() bool { return m.ctx.Err() == nil }
 
-// wait waits for ownership of the stream. Any error but that of ctx makes the
-// membership useless.
+// wait waits for ownership of the stream. After any error other than that of ctx, the
+// membership is useless.
 func (m *member) wait(ctx context.Context) (*ownership, error) {
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
@@ -77,7 +76,7 @@ func (m *member) wait(ctx context.Context) (*ownership, error) {
 		case !m.alive():
 			return nil, fmt.Errorf("group %s: membership ended", m.owner.name)
 		case err != nil:
-			m.owner.group.Tell(err) // the client tries again by itself
+			m.owner.group.Tell(err) // the client itself retries
 		}
 		select {
 		case <-changed:
@@ -92,8 +91,9 @@ func (m *member) wait(ctx context.Context) (*ownership, error) {
 	}
 }
 
-// state returns the ownership, if any, which the caller then has to release, a
-// channel closed at the next change, and the client's last unreported error.
+// state returns the ownership, if there is one, which the caller then has to release. It
+// also returns a channel that the next change closes, and the client's last unreported
+// error.
 func (m *member) state() (*ownership, <-chan struct{}, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -107,10 +107,10 @@ func (m *member) state() (*ownership, <-chan struct{}, error) {
 	return m.ownership, m.changed, err
 }
 
-// probe describes the group, and reports the health of the coordinator. Its
-// error is Permanent.
+// probe describes the group, and reports the health of the coordinator. Its error is
+// Permanent.
 func (m *member) probe(ctx context.Context) error {
-	// The client returns its errors only to a poll.
+	// Only a poll returns the client's errors.
 	polled, cancel := context.WithCancel(ctx)
 	cancel()
 	m.client.PollFetches(polled)
@@ -158,20 +158,20 @@ func (m *member) signal() {
 	m.changed = make(chan struct{})
 }
 
-// onAssigned is called at the start of every session of the group, even without
-// a change for this member.
+// onAssigned is called at the start of every session of the group, even if nothing changes
+// for this member.
 func (m *member) onAssigned(_ context.Context, client *kgo.Client, added map[string][]int32) {
-	client.PauseFetchTopics(m.owner.group.CheckpointTopic) // in time: it fetches when this has returned
+	client.PauseFetchTopics(m.owner.group.CheckpointTopic) // in time: the client fetches only after this function
 	id, generation := client.GroupMetadata()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.revoked != nil && m.revoked.until != generation {
-		m.revoked.end() // all have joined again, and we without it
+		m.revoked.end() // all members have rejoined, this one without the stream
 		m.revoked = nil
 	}
 	if m.ownership != nil && m.ownership.id != id {
-		// The coordinator had forgotten us. Somebody else may have had the
-		// stream meanwhile.
+		// The coordinator had dropped this member, and another process may have owned the
+		// stream in the meantime.
 		m.lose()
 	}
 	if m.concerns(added) {
@@ -184,8 +184,8 @@ func (m *member) onAssigned(_ context.Context, client *kgo.Client, added map[str
 	m.signal()
 }
 
-// onRevoked is called when the stream moves to another process. The group waits
-// until it returns.
+// onRevoked is called when the stream moves to another process. The group waits until
+// onRevoked returns.
 func (m *member) onRevoked(_ context.Context, client *kgo.Client, revoked map[string][]int32) {
 	if !m.concerns(revoked) {
 		return
@@ -204,8 +204,8 @@ func (m *member) onRevoked(_ context.Context, client *kgo.Client, revoked map[st
 	closedWithin(m.ctx, m.owner.releaseWait, t.released)
 }
 
-// onLost is called when the coordinator has dropped this member, or was
-// unreachable for a session timeout.
+// onLost is called when the coordinator has dropped this member, or was unreachable for a
+// session timeout.
 func (m *member) onLost(context.Context, *kgo.Client, map[string][]int32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -214,8 +214,8 @@ func (m *member) onLost(context.Context, *kgo.Client, map[string][]int32) {
 	m.signal()
 }
 
-// OnGroupManageError is a hook of the client, which retries with its member id
-// unless it is stopped.
+// OnGroupManageError is a hook of the client, which retries with its member id unless it is
+// stopped.
 func (m *member) OnGroupManageError(err error) {
 	if !m.alive() {
 		return
@@ -239,13 +239,13 @@ func (m *member) OnGroupManageError(err error) {
 	m.signal()
 }
 
-// concerns reports whether the partitions include the stream's.
+// concerns reports whether the partitions include that of the stream.
 func (m *member) concerns(partitions map[string][]int32) bool {
 	return slices.Contains(partitions[m.owner.group.CheckpointTopic], m.owner.partition)
 }
 
-// revoke ends the ownership and returns it, nil if there is none to release.
-// The caller holds mu.
+// revoke ends the ownership and returns it, nil if there is none to release. The caller
+// holds mu.
 func (m *member) revoke() *ownership {
 	t := m.ownership
 	m.ownership = nil
@@ -287,14 +287,13 @@ func (m *member) awaitRelease(ctx context.Context) {
 	}
 }
 
-// release is the member's part of Release.
+// release is the member's part of ownership.Release.
 func (m *member) release(t *ownership) {
 	m.mu.Lock()
 	free := m.ownership == t
 	m.mu.Unlock()
 	if free {
-		// No rebalance is waiting for this release: only leaving the group frees the
-		// stream.
+		// No rebalance waits for this release, so only leaving the group frees the stream.
 		m.quit()
 		return
 	}
@@ -304,18 +303,19 @@ func (m *member) release(t *ownership) {
 	}
 }
 
-// quit ends the membership, so that the next Acquire starts another.
+// quit ends the membership. The next Acquire starts a new one.
 func (m *member) quit() {
 	m.owner.forget(m)
 	ctx, cancel := context.WithTimeout(m.owner.patience, releaseTimeout)
 	defer cancel()
 	if err := m.leave(ctx); err != nil && m.owner.group.Log != nil {
-		m.owner.group.Log.Warn("leaving the consumer group failed; the stream moves when the session times out", "error", err.Error())
+		m.owner.group.Log.Warn("leaving the consumer group failed; the stream moves when the session times out",
+			"error", err.Error())
 	}
 }
 
-// leave ends the membership at the coordinator. The client does not do that for
-// a static member, nor while it waits for others to join.
+// leave removes this member from the group. The client does not do that for a static
+// member, nor while it waits for other members to join.
 func (m *member) leave(ctx context.Context) error {
 	id, _ := m.client.GroupMetadata()
 	m.stop()
@@ -323,7 +323,7 @@ func (m *member) leave(ctx context.Context) error {
 	fenced := m.fenced
 	m.mu.Unlock()
 	var err error
-	if id != "" && !fenced { // the place is another's
+	if id != "" && !fenced { // another process has the instance id now
 		err = m.owner.sendLeave(ctx, id)
 	}
 	m.mu.Lock()
@@ -342,32 +342,35 @@ func (m *member) stop() {
 // ownership is a period in which this process owns the stream.
 type ownership struct {
 	member *member
-	id     string // of the member, when it was assigned the stream
-	handed bool   // Acquire has returned it; guarded by member.mu
-	until  int32  // the generation of the group that took it away; guarded by member.mu
-	// lost is closed by the holder of member.mu, released by Release, ended
-	// when others can have the stream.
+	id     string // member id at the time of the assignment
+	handed bool   // Acquire has returned this ownership; guarded by member.mu
+	until  int32  // generation of the group that revoked the stream; guarded by member.mu
+	// lost is closed by the holder of member.mu, released by Release, and ended when other
+	// processes can own the stream.
 	lost, released, ended chan struct{}
 	releasing, ending     sync.Once
 }
 
 func newOwnership(m *member, id string) *ownership {
-	return &ownership{member: m, id: id, lost: make(chan struct{}), released: make(chan struct{}), ended: make(chan struct{})}
+	return &ownership{
+		member: m, id: id,
+		lost: make(chan struct{}), released: make(chan struct{}), ended: make(chan struct{}),
+	}
 }
 
 func (o *ownership) end() { o.ending.Do(func() { close(o.ended) }) }
 
-// Lost implements bridge.Ownership. The group waits at most 20 seconds for a
-// Release, and not at all if another process already owns the stream.
+// Lost implements bridge.Ownership. The group waits at most 20 seconds for a Release. It
+// does not wait if another process already owns the stream.
 func (o *ownership) Lost() <-chan struct{} { return o.lost }
 
-// Shared implements bridge.Ownership: the group has other members.
+// Shared implements bridge.Ownership. It reports whether the group has other members.
 func (o *ownership) Shared(ctx context.Context) bool {
 	members, err := o.member.owner.group.members(ctx, o.member.client)
 	return err == nil && len(members) > 1
 }
 
-// Rival implements bridge.Ownership: a group of another BRIDGE_GROUP.
+// Rival implements bridge.Ownership. It returns a group of another BRIDGE_GROUP.
 func (o *ownership) Rival(ctx context.Context) (string, error) {
 	return o.member.owner.group.rival(ctx, o.member.client)
 }
@@ -380,8 +383,8 @@ func (o *ownership) Release() {
 	})
 }
 
-// Confirm implements bridge.Ownership by a heartbeat. During a rebalance the
-// stream is still assigned.
+// Confirm implements bridge.Ownership by a heartbeat. During a rebalance the stream stays
+// assigned.
 func (o *ownership) Confirm(ctx context.Context) error {
 	m := o.member
 	for {
@@ -393,11 +396,11 @@ func (o *ownership) Confirm(ctx context.Context) error {
 		switch {
 		case err == nil || errors.Is(err, kerr.RebalanceInProgress):
 			if id, _, _ = o.membership(); id != o.id {
-				continue // lost while we asked
+				continue // the stream was lost during the request
 			}
 			return nil
 		case errors.Is(err, kerr.IllegalGeneration) && o.renewed(ctx, generation, changed):
-			continue // the group has just changed, and we are in it
+			continue // the group has just changed, and this process is a member
 		case isNotMember(err):
 			return fmt.Errorf("stream %s: %w: %w", m.owner.group.Stream, bridge.ErrNotOwner, err)
 		default:
@@ -406,8 +409,8 @@ func (o *ownership) Confirm(ctx context.Context) error {
 	}
 }
 
-// membership returns the client's membership, with an empty id when the stream
-// is not owned any more.
+// membership returns the client's membership. The id is empty if the stream is no longer
+// owned.
 func (o *ownership) membership() (id string, generation int32, changed <-chan struct{}) {
 	m := o.member
 	m.mu.Lock()
@@ -419,8 +422,8 @@ func (o *ownership) membership() (id string, generation int32, changed <-chan st
 	return id, generation, m.changed
 }
 
-// renewed waits until the client knows another generation, or briefly: the
-// coordinator has it a little earlier.
+// renewed waits briefly until the client knows another generation, which the coordinator
+// knows a little earlier. It reports whether the client does.
 func (o *ownership) renewed(ctx context.Context, generation int32, changed <-chan struct{}) bool {
 	timer := time.NewTimer(maxHeartbeatInterval)
 	defer timer.Stop()

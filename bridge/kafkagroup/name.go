@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// nameMark precedes a process's name at the end of its member's user data. No
-	// topic name contains it, so it is not the balancer's.
+	// nameMark precedes the name of a process at the end of its member's user data. No
+	// topic name contains this mark, so the mark is not part of the balancer's data.
 	nameMark = "exportbridge.process="
 	// maxName bounds a name, in bytes.
 	maxName = 128
 )
 
-// named is a balancer whose member tells the name of its process: the client id
-// is the same for all, since quotas depend on it, and the address is often that
-// of a node. Members that know no names read the user data up to its mark.
+// named is a balancer whose member data has the name of the process. The client id is the
+// same for all processes, since quotas depend on it, and the address is often that of a
+// node. Members of older versions read the user data up to the mark.
 type named struct {
 	kgo.GroupBalancer
 	name string
@@ -37,7 +37,7 @@ func (b named) JoinGroupMetadata(topics []string, assigned map[string][]int32, g
 	return m.AppendTo(nil)
 }
 
-// processName returns the name in a member's metadata, or nothing.
+// processName returns the name in a member's metadata, or "".
 func processName(metadata []byte) string {
 	var m kmsg.ConsumerMemberMetadata
 	if m.ReadFrom(metadata) != nil {
@@ -47,8 +47,8 @@ func processName(metadata []byte) string {
 	return safeName(name)
 }
 
-// safeName shortens a name to maxName bytes of UTF-8 without what misleads on a
-// terminal: whoever may join the group can have written it.
+// safeName shortens a name to maxName bytes of UTF-8, without characters that mislead on a
+// terminal: any client that may join the group can have written it.
 func safeName(name []byte) string {
 	return strings.Map(func(r rune) rune {
 		if bridge.Misleads(r) {

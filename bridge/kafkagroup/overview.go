@@ -10,16 +10,18 @@ import (
 	"exportbridge/bridge/kafkagroup/units"
 )
 
-// Overview is what the coordinator knows of the processes with the same BRIDGE_GROUP and
-// of their streams. No process is asked.
+// Overview is what the coordinator knows about the processes with the same BRIDGE_GROUP and
+// about their streams. No process is asked.
 type Overview struct {
 	// Group is the name of the group that shares the streams.
 	Group string `json:"group"`
-	// Generation is the group's and Planned when its leader assigned the streams, by the
-	// leader's clock. Both are zero if that is not known, as in a group without members.
+	// Generation is the generation of the group. Planned is when the leader assigned the
+	// streams, by the leader's clock. Both are zero if they are not known, as in a group
+	// without members.
 	Generation int32     `json:"generation"`
 	Planned    time.Time `json:"planned,omitzero"`
-	// Processes are the members of the group, by name, Streams those that were asked for.
+	// Processes are the members of the group, ordered by name. Streams are the requested
+	// streams.
 	Processes []GroupProcess `json:"processes"`
 	Streams   []GroupStream  `json:"streams"`
 }
@@ -30,37 +32,39 @@ type GroupProcess struct {
 	Host       string `json:"host"`
 	InstanceID string `json:"instance_id,omitempty"`
 	Version    string `json:"version,omitempty"`
-	// Capacity is how many lanes of backfills and replays it can run at a time, 0 in an
-	// old version. Lanes are those that it runs. Load is 0.
+	// Capacity is the number of lanes of backfills and replays that the process can run at
+	// a time, 0 in an old version. Lanes is the number that it runs. Load is 0.
 	Capacity uint64 `json:"capacity"`
 	Lanes    int    `json:"lanes"`
 	Load     uint64 `json:"load"`
-	// Owned and Listed count the streams that it owns and those that it can run, whether
-	// or not they were asked for.
+	// Owned and Listed count the streams that the process owns and those that it can run,
+	// requested or not.
 	Owned  int `json:"owned"`
 	Listed int `json:"listed"`
-	// Unknown: its data cannot be read, as during a rebalance.
+	// Unknown is set if the member's data cannot be read, as during a rebalance.
 	Unknown bool `json:"unknown,omitempty"`
 }
 
-// GroupStream is a stream in the group. Processes are named as in GroupProcess.
+// GroupStream is a stream in the group. Processes have the names of GroupProcess.
 type GroupStream struct {
 	Stream string `json:"stream"`
 	Owner  string `json:"owner,omitempty"`
-	// Releasing: the owner ends its work, so that another process can begin.
+	// Releasing is set while the owner ends its work, so that another process can begin.
 	Releasing bool `json:"releasing,omitempty"`
-	// Standby can run the stream, Declined release it because they cannot run it now.
+	// Standby are the processes that can run the stream. Declined are those that cannot run
+	// it now.
 	Standby  []string `json:"standby,omitempty"`
 	Declined []string `json:"declined,omitempty"`
-	// OwnGroup is a member of the stream's own group, which runs it: all others wait.
+	// OwnGroup is a member of the stream's own group. It runs the stream, and all others
+	// wait.
 	OwnGroup string `json:"own_group,omitempty"`
-	// Error is why it is not known whether its own group has members.
+	// Error is why it is unknown whether the stream's own group has members.
 	Error string `json:"error,omitempty"`
 }
 
-// Overview describes the group of all processes with g's BRIDGE_GROUP, and which of the
-// streams wait for what. Errors are Faults; unresponsive brokers are not
-// retried. It may be called at any time.
+// Overview describes the group of all processes with g's BRIDGE_GROUP, and the states of
+// the streams. Errors are Faults. Unresponsive brokers are not retried. It may be called at
+// any time.
 func (g *Group) Overview(ctx context.Context, streams []*Group) (Overview, error) {
 	return kafkaclient.With(ctx, &g.Config, "", func(ctx context.Context, client *kafkaclient.Client) (Overview, error) {
 		ctx, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)

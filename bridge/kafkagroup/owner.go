@@ -11,45 +11,41 @@ import (
 )
 
 const (
-	// maxHeartbeatInterval bounds the heartbeat interval, which is how long a
-	// member takes to notice a rebalance.
+	// maxHeartbeatInterval bounds the heartbeat interval, which is the time until a member
+	// notices a rebalance.
 	maxHeartbeatInterval = time.Second
-	// rebalanceTimeout is how long brokers wait for a member to rejoin. It
-	// exceeds maxReleaseWait, or a member waiting for a release would be
-	// removed.
+	// rebalanceTimeout is how long brokers wait for a member to rejoin. It exceeds
+	// maxReleaseWait: otherwise the brokers would remove a member that waits for a release.
 	rebalanceTimeout = 30 * time.Second
-	// maxReleaseWait bounds how long a member keeps the group waiting for
-	// Release.
+	// maxReleaseWait bounds the time for which a member that waits for Release keeps the
+	// group waiting.
 	maxReleaseWait = 20 * time.Second
-	// releaseTimeout bounds how long Release waits until other members can own
-	// the stream.
+	// releaseTimeout bounds the wait of Release until other members can own the stream.
 	releaseTimeout = 5 * time.Second
-	// twinInterval is how often a process that lost its instance id looks
-	// whether the other process that uses it is gone. It does not rejoin
-	// before: two that rejoined at once would fence each other for ever.
+	// twinInterval is how often a process that lost its instance id checks whether the
+	// process that took it has gone. It does not rejoin earlier: two processes that rejoin
+	// at once would fence each other for ever.
 	twinInterval = 3 * time.Second
-	// staleMemberMargin is added to the session timeout of a member that may
-	// stem from a delayed request.
+	// staleMemberMargin is added to the session timeout of a member that may be due to a
+	// late request.
 	staleMemberMargin = 2 * time.Second
 	// probeEvery is how often a standby describes the group.
 	probeEvery = 3 * time.Second
 )
 
-// Owner is the bridge.Owner of a stream, by Kafka's group coordinator. Each
-// process that can run the stream joins the consumer group <group>.<stream> on
-// the checkpoint topic; the member assigned the partition of the stream's
-// checkpoints owns it, the others stand by. Nothing is fetched, no offsets are
-// committed.
+// Owner is the bridge.Owner of a stream, through Kafka's group coordinator. Each process
+// that can run the stream joins the consumer group <group>.<stream> on the checkpoint
+// topic. The member that is assigned the partition of the stream's checkpoints owns the
+// stream; the others are standbys. Members fetch nothing, and commit no offsets.
 //
-// The first Acquire joins the group. The process stays a member when it loses
-// the stream, and when an Acquire ends with its context; Acquire soon after a
-// Release, since the stream may be reassigned at any time. Releasing a stream
-// that was not lost leaves the group, and the next Acquire rejoins it. Close
-// leaves it for good.
+// The first Acquire joins the group. The process stays a member when it loses the stream,
+// and when an Acquire ends with its context. Acquire soon after a Release, because the
+// stream may be reassigned at any time. Releasing a stream that was not lost leaves the
+// group, and the next Acquire rejoins it. Close leaves it for good.
 type Owner struct {
 	*entry
 	partition   int32
-	releaseWait time.Duration // the constant, but for tests
+	releaseWait time.Duration // the constant, except in tests
 
 	mu     sync.Mutex // guards all below; never held while waiting
 	member *member    // nil while this process is not in the group
@@ -58,20 +54,20 @@ type Owner struct {
 
 var (
 	errGroupClosed        = errors.New("the group was closed")
-	errInstanceIDConflict = errors.New("another member joined with the same BRIDGE_INSTANCE_ID, or a delayed request of this process")
+	errInstanceIDConflict = errors.New("another member joined with the same BRIDGE_INSTANCE_ID, " +
+		"or a delayed request of this process")
 )
 
-// Owner returns the Owner of the stream without connecting. A process has one:
-// each is a member of its own. The caller closes it.
+// Owner returns the Owner of the stream, without connecting. A process needs only one,
+// because each Owner is a member of its own. The caller closes it.
 func (g *Group) Owner() *Owner {
 	return &Owner{entry: newEntry(*g), partition: kafkaclient.CheckpointPartition(g.Stream), releaseWait: maxReleaseWait}
 }
 
-// Acquire implements bridge.Owner. It reports the brokers' health to
-// Config.Report. Permanent faults: another process uses the instance id, the
-// group has foreign members, the checkpoint topic is missing or unusable, a
-// grant is missing, or the brokers do not allow the session timeout. After one
-// of them this process is not in the group.
+// Acquire implements bridge.Owner. It reports the health of the brokers to Config.Report.
+// Permanent faults: another process uses the instance id, the group has foreign members,
+// the checkpoint topic is missing or unusable, a grant is missing, or the brokers do not
+// allow the session timeout. After such a fault, this process is not in the group.
 func (o *Owner) Acquire(ctx context.Context) (bridge.Ownership, error) {
 	return o.group.wait(ctx, func(ctx context.Context) (bridge.Ownership, error) { return o.acquire(ctx) })
 }
@@ -84,14 +80,14 @@ func (o *Owner) acquire(ctx context.Context) (bridge.Ownership, error) {
 	t, err := m.wait(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			m.quit() // the group is of no use as it is: begin anew
+			m.quit() // this membership is useless: begin a new one
 		}
 		return nil, err
 	}
 	return t, nil
 }
 
-// enter returns this process's member, and joins the group if needed.
+// enter returns the member of this process. It joins the group if needed.
 func (o *Owner) enter(ctx context.Context) (*member, error) {
 	o.mu.Lock()
 	m, closed := o.member, o.closed
@@ -124,9 +120,9 @@ func (o *Owner) enter(ctx context.Context) (*member, error) {
 	return m, nil
 }
 
-// Close revokes the stream, waits for its Release until ctx ends, and leaves
-// the group within a few seconds, so that another process takes over at once. A
-// waiting Acquire returns an error.
+// Close revokes the stream, waits for its Release until ctx ends, and leaves the group
+// within a few seconds, so that another process takes over at once. An Acquire that waits
+// returns an error.
 func (o *Owner) Close(ctx context.Context) error {
 	o.mu.Lock()
 	m := o.member

@@ -13,32 +13,33 @@ import (
 	"exportbridge/bridge/kafkagroup/units"
 )
 
-// Seat is the bridge.Owner of one stream of a Fleet, or of one lane of a job. The process stays a member of the
-// group when it loses the stream, and when an Acquire ends with its context. A stream
-// that is released without being lost goes to another process, until the next Acquire.
+// Seat is the bridge.Owner of a stream of a Fleet, or of a lane of a job. The process stays
+// a member of the group when it loses the stream, and when an Acquire ends with its
+// context. A stream that is released without being lost goes to another process, until the
+// next Acquire.
 type Seat struct {
 	fleet *Fleet
-	group Group // of the single stream
+	group Group // the group of the single stream
 	unit  units.Unit
 	wake  chan struct{} // wakes Acquire
 
 	// Guarded by fleet.mu.
-	tenure  *tenure // not released yet, nil if there is none
-	waiting bool    // in Acquire
+	tenure  *tenure // not released yet; nil if there is none
+	waiting bool    // a goroutine is in Acquire
 	closed  bool
-	seen    int // of fleet.reports
-	// looked: the stream's own group was checked since the assignment. cleared: it was
-	// empty. guard is a member found in it.
+	seen    int // value of fleet.reports at the last report
+	// looked is set if the stream's own group was checked since the assignment, cleared if
+	// that group was empty. guard is a member found in it.
 	looked, cleared bool
 	guard           string
-	problem         error // why that group could not be checked; told once
+	problem         error // why that group could not be checked; reported once
 }
 
 var _ bridge.Owner = (*Seat)(nil)
 
 var errSeatTaken = errors.New("another Owner of the stream in this process is not closed")
 
-// Acquire implements bridge.Owner. It reports the brokers' health to Config.Report.
+// Acquire implements bridge.Owner. It reports the health of the brokers to Config.Report.
 // Permanent faults are those of Owner.Acquire, for the group of the Fleet.
 func (s *Seat) Acquire(ctx context.Context) (bridge.Ownership, error) {
 	return s.group.wait(ctx, s.acquire)
@@ -67,8 +68,8 @@ func (s *Seat) acquire(ctx context.Context) (bridge.Ownership, error) {
 	}
 }
 
-// sit puts the stream, or lane, on the list of the process unless it is there. The caller holds
-// fleet.mu.
+// sit adds the stream or lane to the list of the process, unless it is there. The caller
+// holds fleet.mu.
 func (s *Seat) sit() error {
 	f := s.fleet
 	switch first := f.seats[s.unit]; {
@@ -88,7 +89,7 @@ func (s *Seat) sit() error {
 	return nil
 }
 
-// ask says that this process wants the stream.
+// ask records that this process wants the stream.
 func (s *Seat) ask() error {
 	f := s.fleet
 	f.mu.Lock()
@@ -102,7 +103,7 @@ func (s *Seat) ask() error {
 	s.waiting, s.seen, f.asked = true, f.reports, true
 	if f.state.Want(s.unit, true); !f.started {
 		f.started = true
-		go f.run() // leave waits for it
+		go f.run() // leave waits for its end
 	} else if f.member != nil && f.state.Changed() {
 		f.changed()
 	}
@@ -116,8 +117,8 @@ func (s *Seat) unask() {
 	s.waiting = false
 }
 
-// take returns the ownership of the stream if it is assigned, or what was last
-// reported, if that is fresh.
+// take returns the ownership of the stream if the stream is assigned. Otherwise it returns
+// the last report; fresh is set if that is new.
 func (s *Seat) take() (t *tenure, fresh bool, err error) {
 	f := s.fleet
 	f.mu.Lock()
@@ -155,8 +156,8 @@ func (s *Seat) whyWaiting() error {
 	return fmt.Errorf("group %s: not assigned yet", f.name)
 }
 
-// clear takes note of a member of the stream's own group; empty is none. The caller
-// holds fleet.mu.
+// clear records a member of the stream's own group; empty means that there is none. The
+// caller holds fleet.mu.
 func (s *Seat) clear(member string) {
 	if s.guard != member && member != "" && s.group.Log != nil && !s.unit.IsLane() {
 		s.group.Log.Info("the stream waits until its own consumer group has no members",
@@ -168,8 +169,7 @@ func (s *Seat) clear(member string) {
 	s.cleared = member == ""
 }
 
-// stop releases a stream that is not this process's any more. The caller holds
-// fleet.mu.
+// stop releases a stream that this process no longer owns. The caller holds fleet.mu.
 func (s *Seat) stop() {
 	s.cleared, s.guard = false, ""
 	if s.tenure == nil {
@@ -181,9 +181,9 @@ func (s *Seat) stop() {
 	s.fleet.moving++
 }
 
-// Close revokes the stream, waits for its Release until ctx ends, and takes it off the
-// process's list, so that another process takes over at once. The process stays in the
-// group. A waiting Acquire returns an error.
+// Close revokes the stream, waits for its Release until ctx ends, and removes it from the
+// list of the process, so that another process takes over at once. The process stays in the
+// group. An Acquire that waits returns an error.
 func (s *Seat) Close(ctx context.Context) error {
 	f := s.fleet
 	f.mu.Lock()
@@ -219,22 +219,22 @@ func (s *Seat) Close(ctx context.Context) error {
 	return nil
 }
 
-// Abandon does nothing: the other streams need the membership, and Release waits for
-// brokers a few seconds at most.
+// Abandon does nothing: the other streams need the membership, and Release waits only a few
+// seconds for brokers.
 func (s *Seat) Abandon() {}
 
 // tenure is a period in which this process owns a stream of a Fleet.
 type tenure struct {
 	seat *Seat
-	// lost is closed by the holder of fleet.mu, released by Release, ended when others
-	// can have the stream.
+	// lost is closed by the holder of fleet.mu, released by Release, and ended when other
+	// processes can own the stream.
 	lost, released, ended chan struct{}
 	since                 time.Time // when the release began; guarded by fleet.mu
 	losing, releasing     sync.Once
 }
 
-// Lost implements bridge.Ownership. The group waits at most 20 seconds for a Release,
-// and not at all if another process already owns the stream.
+// Lost implements bridge.Ownership. The group waits at most 20 seconds for a Release. It
+// does not wait if another process already owns the stream.
 func (t *tenure) Lost() <-chan struct{} { return t.lost }
 
 func (t *tenure) lose() { t.losing.Do(func() { close(t.lost) }) }
@@ -246,7 +246,7 @@ func (t *tenure) current() bool {
 	return t.held()
 }
 
-// held is current for the holder of fleet.mu.
+// held is current if the caller holds fleet.mu.
 func (t *tenure) held() bool {
 	select {
 	case <-t.lost:
@@ -256,14 +256,14 @@ func (t *tenure) held() bool {
 	}
 }
 
-// Confirm implements bridge.Ownership by a heartbeat of the process that begins after
-// the call, and by the last assignment. During a rebalance the stream is still
-// assigned. It also looks whether the stream's own group has members, which outrank.
+// Confirm implements bridge.Ownership. It requires a heartbeat of the process that begins
+// after the call, and the last assignment. During a rebalance the stream stays assigned.
+// Confirm also checks whether the stream's own group has members, which take precedence.
 func (t *tenure) Confirm(ctx context.Context) error {
 	err := bridge.ErrNotOwner
 	select {
 	case err = <-t.ask():
-	case <-t.lost: // the membership may have ended, with nobody to answer
+	case <-t.lost: // the membership may have ended, and then no answer comes
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
@@ -273,8 +273,8 @@ func (t *tenure) Confirm(ctx context.Context) error {
 	return nil
 }
 
-// ask asks the goroutine of the Fleet for the answer of a Confirm. None comes once the
-// membership has ended.
+// ask requests the answer of a Confirm from the goroutine of the Fleet. No answer comes
+// once the membership has ended.
 func (t *tenure) ask() <-chan error {
 	f := t.seat.fleet
 	a := &ask{tenure: t, done: make(chan error, 1)}
@@ -285,7 +285,7 @@ func (t *tenure) ask() <-chan error {
 	return a.done
 }
 
-// Shared implements bridge.Ownership: another member of the group wants the stream.
+// Shared implements bridge.Ownership. It reports whether another member wants the stream.
 func (t *tenure) Shared(ctx context.Context) bool {
 	f := t.seat.fleet
 	f.mu.Lock()
@@ -301,7 +301,7 @@ func (t *tenure) Shared(ctx context.Context) bool {
 	return err == nil && slices.ContainsFunc(members, func(l listed) bool { return l.id != own && l.wants(t.seat.unit) })
 }
 
-// Rival implements bridge.Ownership: a group of another BRIDGE_GROUP.
+// Rival implements bridge.Ownership. It returns a group of another BRIDGE_GROUP.
 func (t *tenure) Rival(ctx context.Context) (string, error) {
 	return kafkaclient.With(ctx, &t.seat.group.Config, "", t.seat.group.rival)
 }
@@ -312,7 +312,7 @@ func (t *tenure) Release() { t.releasing.Do(t.release) }
 func (t *tenure) release() {
 	s, f := t.seat, t.seat.fleet
 	f.mu.Lock()
-	free := t.held() // nobody asked for it
+	free := t.held() // no rebalance asked for the release
 	s.tenure = nil
 	close(t.released)
 	t.lose()
@@ -323,7 +323,7 @@ func (t *tenure) release() {
 		f.state.Want(s.unit, false)
 		s.cleared = false
 	}
-	ends := free || f.state.State(s.unit) != units.Held // else this process keeps it, and waits
+	ends := free || f.state.State(s.unit) != units.Held // otherwise this process keeps the stream, and waits
 	if ends {
 		f.state.Ended(s.unit)
 	}

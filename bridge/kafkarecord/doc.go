@@ -1,5 +1,5 @@
-// Package kafkarecord names the parts of a stream's records in Kafka, and reads back
-// which events its topics hold ([Published]). Records follow contract v1, which
-// package kafkasink writes: headers (header.go), ce_source ([Naming]) and the
-// substitute of an item that is too large ([Substitute]).
+// Package kafkarecord names the parts of a stream's records in Kafka, and reads back which
+// events the topics hold ([Published]). Package kafkasink writes the records by contract
+// v1: headers (header.go), ce_source ([Naming]), and the substitute of an item that is too
+// large ([Substitute]).
 package kafkarecord

@@ -13,12 +13,12 @@ const (
 	HeaderContentType = "content-type"
 	HeaderStream      = "eb-stream"
 	HeaderOrigin      = "eb-origin"
-	HeaderTraceparent = "traceparent" // only of pages that are traced
-	HeaderLate        = "eb-late"     // only of late events: Event.Late in milliseconds
-	HeaderRedacted    = "eb-redacted" // only with rules for private data: their name
+	HeaderTraceparent = "traceparent" // only in records of traced pages
+	HeaderLate        = "eb-late"     // only in records of late events: Event.Late in milliseconds
+	HeaderRedacted    = "eb-redacted" // only with rules for private data: the name of the rules
 )
 
-// The headers that a dead letter has beside those of its event.
+// The headers of a dead letter besides those of its event.
 const (
 	HeaderErrorTopic   = "__dlq.errors.topic"
 	HeaderErrorMessage = "__dlq.errors.message"

@@ -7,14 +7,14 @@ type Header struct {
 	// Form is the form of the value: date-time (RFC 3339), uri-reference or integer; "" for
 	// any text.
 	Form string
-	// Values are the only valid values; nil if there are others.
+	// Values are the only valid values; nil if others are valid too.
 	Values []string
 	// Always reports whether each record has the header.
 	Always bool
-	// Minimal reports whether records have the header with BRIDGE_HEADERS=minimal too.
+	// Minimal reports whether records also have the header with BRIDGE_HEADERS=minimal.
 	Minimal bool
-	// Rare reports whether the header depends on the page or on how the export is followed,
-	// and not on the event alone.
+	// Rare reports whether the header depends on the page, or on how the export is
+	// followed, and not on the event alone.
 	Rare bool
 }
 
@@ -45,7 +45,7 @@ func EventHeaders() []Header {
 // Origins are the values of HeaderOrigin.
 var Origins = []string{"live", "rewind", "replay", "backfill", "repair"}
 
-// DeadLetterHeaders returns the headers that a dead letter has beside those of its event.
+// DeadLetterHeaders returns the headers of a dead letter besides those of its event.
 func DeadLetterHeaders() []Header {
 	return []Header{
 		{Name: HeaderErrorTopic, Always: true, Meaning: "the topic that the event was meant for"},

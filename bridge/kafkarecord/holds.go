@@ -16,23 +16,22 @@ import (
 )
 
 const (
-	// holdsStep is the number of a partition's newest offsets that are searched
-	// first. Each further step back is twice as long.
+	// holdsStep is the number of the newest offsets of a partition that are searched first.
+	// Each further step back is twice as long.
 	holdsStep = 200
-	// lookTime bounds one search, enough for some gigabytes of other streams'
-	// records. It is shorter than the engine's timeout.
+	// lookTime bounds one search. It is enough for some gigabytes of other streams'
+	// records, and shorter than the engine's timeout.
 	lookTime = 30 * time.Second
 )
 
-// Holds searches the topics, dead letters included, for the stream's header,
-// from the newest record of each partition back to the first. A JSON object
-// without the header counts too: BRIDGE_HEADERS may have been none. A missing dead-letter
-// topic holds nothing. For a part of a stream the answer is false: only checkpoints tell
-// its records from the stream's.
+// Holds searches the topics, dead letters included, for the stream's header, from the
+// newest record of each partition back to the first. A JSON object without the header
+// counts too, because BRIDGE_HEADERS may have been none. A missing dead-letter topic holds
+// nothing. For a part of a stream the answer is false: only checkpoints distinguish its
+// records from those of the stream.
 //
-// Only a full read of a shared topic proves that it holds nothing. If that
-// takes too long the answer is unknown, a Permanent fault; the next call
-// continues the search.
+// Only a full read of a shared topic proves that it holds nothing. If that takes too long
+// the answer is unknown, which is a Permanent fault. The next call continues the search.
 func (p *Published) Holds(ctx context.Context) (bool, error) {
 	if p.cfg.Part {
 		return false, nil
@@ -44,7 +43,7 @@ func (p *Published) Holds(ctx context.Context) (bool, error) {
 	defer client.Close()
 	found, limit := false, time.Now().Add(p.LookTime)
 	if deadline, ok := ctx.Deadline(); ok && deadline.Add(-time.Second).Before(limit) {
-		limit = deadline.Add(-time.Second) // so that the error can say what takes so long
+		limit = deadline.Add(-time.Second) // so that the error can name the slow search
 	}
 	for _, topic := range p.cfg.Topics.Published() {
 		if found, err = p.holds(ctx, client, topic, limit); found || err != nil {
@@ -70,7 +69,7 @@ func (p *Published) Holds(ctx context.Context) (bool, error) {
 // errOurs ends a search that has found a record of the stream.
 var errOurs = errors.New("a record of the stream")
 
-// searched is the part of a topic without a record of the stream.
+// searched is the part of a topic that was searched and has no record of the stream.
 type searched struct {
 	topic [16]byte
 	spans map[int32]kafkaclient.Span
@@ -123,8 +122,8 @@ func (p *Published) holds(
 	}
 }
 
-// next returns the next spans to search: those after the searched part, else
-// those before it.
+// next returns the next spans to search: those after the searched part, or else those
+// before it.
 func (s *searched) next(bounds map[int32]kafkaclient.Span, step int64) map[int32]kafkaclient.Span {
 	windows := make(map[int32]kafkaclient.Span)
 	for id, all := range bounds {
@@ -143,7 +142,7 @@ func (s *searched) next(bounds map[int32]kafkaclient.Span, step int64) map[int32
 	return windows
 }
 
-// add adds searched spans adjacent to the searched part.
+// add adds searched spans that are adjacent to the searched part.
 func (s *searched) add(windows map[int32]kafkaclient.Span) {
 	for id, w := range windows {
 		if have, ok := s.spans[id]; ok {
@@ -161,7 +160,7 @@ func (c *Config) unreadable(err error, topic string) error {
 	return c.ReadFault(err, topic)
 }
 
-// isOurs reports whether a record is or may be the stream's: a JSON object without the
+// isOurs reports whether a record is of the stream, or may be: a JSON object without the
 // header of a stream may have been published with BRIDGE_HEADERS=none.
 func (p *Published) isOurs(r *kgo.Record) bool {
 	if r.Attrs.IsControl() {

@@ -12,7 +12,7 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// maxPartialIndex is how many events are remembered to mark others: about 30 MB.
+// maxPartialIndex is the number of remembered events to mark others: about 30 MB.
 const maxPartialIndex = 500_000
 
 // PartialIndex implements bridge.PublishedEvents. It identifies an event by its bytes, and
@@ -33,7 +33,7 @@ func (p *Published) PartialIndex(
 	h := newPublishedIndex(false, p.cfg.Redacted)
 	for _, topic := range p.cfg.Topics.OfEvents() {
 		l := client.Log(topic, [16]byte{})
-		// A record may have the time of its publishing.
+		// The timestamp of a record may be its publish time.
 		var spans map[int32]kafkaclient.Span
 		if spans, err = spansAfter(ctx, l, from.Add(-FutureLimit)); err == nil {
 			err = l.Read(ctx, spans, func(r *kgo.Record) error {

@@ -21,31 +21,31 @@ import (
 // default.
 const FutureLimit = time.Hour
 
-// maxIndexed is how many events are remembered: about 300 MB.
+// maxIndexed is the number of remembered events: about 300 MB.
 const maxIndexed = 5_000_000
 
-// Config says which records are read. Its Topics are those of events and dead letters.
+// Config selects the records to read. Its Topics are those of events and dead letters.
 type Config struct {
 	kafkaclient.Config
 	// Stream is the value of the header eb-stream.
 	Stream string
 	Topics kafkaclient.Topics
 	Naming Naming
-	// Unnamed is set if records have no headers, Part if the stream is a part of another
-	// stream, whose records are not its own.
+	// Unnamed is set if records have no headers. Part is set if the stream is a part of
+	// another stream, whose records are not its own.
 	Unnamed, Part bool
 	// Redacted names the rules for private data, empty for none.
 	Redacted string
 }
 
-// SameIDs reports whether records under two rules, by their names, have the same ids.
+// SameIDs reports whether records have the same ids under two rules, given by their names.
 func SameIDs(a, b string) bool {
 	return a == b || !strings.HasSuffix(a, bridge.IDsChanged) && !strings.HasSuffix(b, bridge.IDsChanged)
 }
 
-// Published reads the stream's events and dead letters in its topics. It
-// publishes nothing, and needs no session. Holds is for one goroutine at a
-// time; the other methods may be called concurrently.
+// Published reads the stream's events and dead letters in its topics. It publishes nothing,
+// and needs no session. One goroutine at a time may call Holds. The other methods may be
+// called concurrently.
 type Published struct {
 	// LookTime bounds one Holds; 30 s by default.
 	LookTime time.Duration
@@ -60,11 +60,11 @@ func NewPublished(cfg Config) *Published {
 	return &Published{cfg: cfg, searched: make(map[string]searched), LookTime: lookTime}
 }
 
-// Index implements bridge.PublishedEvents. It reads the topics of events and dead
-// letters read_committed, from the ends in since.Topics on, and from an hour before
-// since.Time on: a record may carry its publish time. It identifies an event by its
-// bytes; an update has other bytes. It omits records that name another stream or
-// another source. It waits for brokers and open transactions as long as ctx allows.
+// Index implements bridge.PublishedEvents. It reads the topics of events and dead letters
+// in read_committed isolation: from the ends in since.Topics on, and from an hour before
+// since.Time on, because a record's timestamp may be its publish time. It identifies an
+// event by its bytes; an update has other bytes. It omits records that name another stream
+// or another source. It waits for brokers and open transactions until ctx ends.
 func (p *Published) Index(
 	ctx context.Context, since bridge.Since, source bridge.SourceIdentity,
 ) (bridge.PublishedIndex, error) {
@@ -86,7 +86,7 @@ func (p *Published) Index(
 	return nil, client.Explain(fmt.Errorf("read the events of %s: %w", p.cfg.Stream, err), p.cfg.Topics.Events)
 }
 
-// Covers returns the fault of Index if retention has deleted records that Index must read
+// Covers returns the fault of Index if retention has deleted records that Index has to read
 // since then. It reads no records.
 func (p *Published) Covers(ctx context.Context, since bridge.Since) error {
 	client, err := p.cfg.Open()
@@ -102,11 +102,12 @@ func (p *Published) Covers(ctx context.Context, since bridge.Since) error {
 	return nil
 }
 
-// errIndexTooLarge ends the reading of more events than memory holds.
+// errIndexTooLarge ends the reading when there are more events than memory can hold.
 var errIndexTooLarge = errors.New("too many to tell apart")
 
 // errOtherIDs ends the reading of records that cannot be compared with items.
-var errOtherIDs = errors.New("of other rules for private data, with ids that today's rules do not make")
+var errOtherIDs = errors.New(
+	"published under other rules for private data, with ids that the present rules do not make")
 
 func (p *Published) buildIndex(
 	ctx context.Context, client *kafkaclient.Client, since bridge.Since, source bridge.SourceIdentity,
@@ -118,7 +119,7 @@ func (p *Published) buildIndex(
 		l.Waiting = p.cfg.Report
 		spans, err := p.spansSince(ctx, client, l, since)
 		if kafkaclient.IsMissing(err) && !p.cfg.Topics.HasEvents(topic) {
-			continue // no dead letter yet, or a former topic was deleted
+			continue // the dead-letter topic is missing, or a former topic was deleted
 		}
 		if err == nil {
 			err = l.Read(ctx, spans, func(r *kgo.Record) error {
@@ -154,7 +155,7 @@ func (p *Published) buildIndex(
 	return h, nil
 }
 
-// published returns the topics of events and dead letters, and former topics of events.
+// published returns the topics of events and dead letters, and the former topics of events.
 func (p *Published) published(known []bridge.TopicState) []string {
 	all := p.cfg.Topics.Published()
 	for i := range known {
@@ -165,7 +166,7 @@ func (p *Published) published(known []bridge.TopicState) []string {
 	return all
 }
 
-// takeHeld remembers a record if it is the stream's.
+// takeHeld remembers a record if it belongs to the stream.
 func (p *Published) takeHeld(h *publishedIndex, r *kgo.Record) error {
 	switch {
 	case !p.isOurs(r):
@@ -184,7 +185,7 @@ func (p *Published) takeHeld(h *publishedIndex, r *kgo.Record) error {
 }
 
 // spansSince returns the spans of a topic to read for an index. They begin FutureLimit
-// earlier: a record may have the time of its publishing.
+// earlier, because the timestamp of a record may be its publish time.
 func (p *Published) spansSince(
 	ctx context.Context, client *kafkaclient.Client, l *kafkaclient.Log, since bridge.Since,
 ) (map[int32]kafkaclient.Span, error) {
@@ -192,7 +193,7 @@ func (p *Published) spansSince(
 		return p.spansAfterEnds(ctx, client, l, since.Topics)
 	}
 	from := since.Time.Add(-FutureLimit)
-	if from.UnixMilli() < 0 { // brokers refuse it
+	if from.UnixMilli() < 0 { // brokers reject a negative time
 		from = time.UnixMilli(0)
 	}
 	spans, err := spansAfter(ctx, l, from)
@@ -201,7 +202,7 @@ func (p *Published) spansSince(
 		return spans, err
 	}
 	for id, span := range spans {
-		end := int64(0) // of a partition that was added
+		end := int64(0) // 0 for an added partition
 		if int(id) < len(ends) {
 			end = ends[id]
 		}
@@ -210,8 +211,8 @@ func (p *Published) spansSince(
 	return spans, nil
 }
 
-// knownEnds returns the ends of the log's topic in known, none if they are unknown or of
-// another topic.
+// knownEnds returns the ends of the log's topic in known. It returns none if they are
+// unknown, or if they are those of a former topic of the same name.
 func knownEnds(
 	ctx context.Context, client *kafkaclient.Client, l *kafkaclient.Log, known []bridge.TopicState,
 ) ([]int64, error) {
@@ -229,8 +230,8 @@ func knownEnds(
 	return was.Ends.Offsets(), nil
 }
 
-// spansAfterEnds returns the spans of a topic after its ends in known, or the whole topic if
-// these are unknown. Dead letters may be deleted once they are handled.
+// spansAfterEnds returns the spans of a topic after its ends in known, or the whole topic
+// if the ends are unknown. Dead letters may be deleted once they are handled.
 func (p *Published) spansAfterEnds(
 	ctx context.Context, client *kafkaclient.Client, l *kafkaclient.Log, known []bridge.TopicState,
 ) (map[int32]kafkaclient.Span, error) {
@@ -248,11 +249,11 @@ func (p *Published) spansAfterEnds(
 		} else if int(id) < len(from) && p.cfg.Topics.HasEvents(l.Topic()) {
 			return nil, &bridge.Fault{
 				Class: bridge.Permanent, Reason: bridge.ReasonRetention, Code: "look-back",
-				Hint: "raise retention.ms of the topic; to go on: exportbridge cursor reset --to-datetime TIME --execute, " +
-					"which publishes again what is listed since TIME, a time before the position by at least " +
+				Hint: "raise retention.ms of the topic; to continue: exportbridge cursor reset --to-datetime TIME --execute, " +
+					"which publishes the events since TIME again; TIME is before the position by at least " +
 					"EXPORT_LOOK_BACK (EXPORT_LATE) and EXPORT_SETTLE",
-				Err: fmt.Errorf("partition %d of topic %s begins at offset %d, but what was published since offset %d "+
-					"must be known: the API may list it again", id, l.Topic(), all.From, from[id]),
+				Err: fmt.Errorf("partition %d of topic %s begins at offset %d, but the events published since offset %d "+
+					"must be known: the API may list them again", id, l.Topic(), all.From, from[id]),
 			}
 		}
 		if span.From < span.To {
@@ -262,7 +263,7 @@ func (p *Published) spansAfterEnds(
 	return spans, nil
 }
 
-// spansAfter returns the spans of a topic from a record time to its current end. Reading
+// spansAfter returns the spans of a topic from a record time to its current end. A read of
 // them waits for open transactions.
 func spansAfter(ctx context.Context, l *kafkaclient.Log, from time.Time) (map[int32]kafkaclient.Span, error) {
 	starts, err := l.After(ctx, from.UnixMilli())
@@ -279,7 +280,7 @@ func spansAfter(ctx context.Context, l *kafkaclient.Log, from time.Time) (map[in
 	return spans, nil
 }
 
-// fingerprint names an event by the first 16 bytes of the SHA-256 of its bytes.
+// fingerprint identifies an event by the first 16 bytes of the SHA-256 of its bytes.
 type fingerprint [16]byte
 
 func fingerprintOf(value []byte) fingerprint {
@@ -287,21 +288,21 @@ func fingerprintOf(value []byte) fingerprint {
 	return fingerprint(sum[:16])
 }
 
-// publishedIndex is what the topics hold, by the bytes of the items: records have these
-// under any setting of BRIDGE_HEADERS and EXPORT_ITEM_ID, and the same id with other bytes
-// is an update.
+// publishedIndex is the content of the topics, by the bytes of the items. Records have the
+// bytes under any setting of BRIDGE_HEADERS and EXPORT_ITEM_ID. The same id with other
+// bytes is an update.
 type publishedIndex struct {
-	// events is how often each item was published, letters how often it is a dead
-	// letter. An item in both was a dead letter first and was published from that.
+	// events counts how often each item was published, letters how often it is a dead
+	// letter. An item in both was a dead letter first, and was published from there.
 	events, letters map[fingerprint]int32
-	byKey           bool // items are known by their bridge.ItemKey instead
-	// redacted names the rules for private data. Records under other rules are known by
-	// their ids, since their bytes say nothing: foreign is set if there are any, otherIDs if
-	// their ids say nothing either.
+	byKey           bool // items are identified by their bridge.ItemKey, not by bytes
+	// redacted names the rules for private data. Records under other rules have other bytes
+	// for the same item, so their ids identify them. foreign is set if there are such
+	// records, otherIDs if their ids differ too.
 	redacted          string
 	foreign, otherIDs bool
-	// encrypted is set if the rules encrypt values: records are known by their ids too, for
-	// items whose values are replaced now.
+	// encrypted is set if the rules encrypt values. Then ids identify records too, because
+	// the values of an item may be replaced now.
 	encrypted bool
 }
 
@@ -317,7 +318,7 @@ func (p *publishedIndex) add(r *kgo.Record) {
 	count(p.events, item, other)
 }
 
-// count counts a record by its name, and by its other name if it has one.
+// count counts a record by its name, and by its other name if there is one.
 func count(in map[fingerprint]int32, item, other fingerprint) {
 	in[item]++
 	if other != (fingerprint{}) {
@@ -325,9 +326,10 @@ func count(in map[fingerprint]int32, item, other fingerprint) {
 	}
 }
 
-// item names the item of a record. keyed is true if the name is not made of its bytes. A dead
-// letter with a long id has no key, nor has a record without the headers of CloudEvents. other
-// is the name of an item without an id, under today's rules, for events that have one now.
+// item names the item of a record. keyed is set if the name is not made of the item's
+// bytes. A dead letter with a long id has no key, and a record without the headers of
+// CloudEvents has none. other is the name, under today's rules, of an item without an id,
+// for events that have one now.
 func (p *publishedIndex) item(r *kgo.Record) (item, other fingerprint, keyed bool) {
 	var id, at, spec, redacted []byte
 	for i := range r.Headers {
@@ -348,7 +350,7 @@ func (p *publishedIndex) item(r *kgo.Record) (item, other fingerprint, keyed boo
 	case redacted != nil && string(redacted) != p.redacted:
 		p.foreign, p.otherIDs = true, p.otherIDs || !SameIDs(string(redacted), p.redacted)
 		return fingerprintOf(append([]byte(recordID), id...)), other, true
-	case redacted != nil && bridge.SumsOfRecord(id) != nil: // others can have the same bytes
+	case redacted != nil && bridge.SumsOfRecord(id) != nil: // other items can have the same bytes
 		return fingerprintOf(append([]byte(recordID), id...)), fingerprintOf(append([]byte(bare), r.Value...)), false
 	}
 	if redacted != nil && p.encrypted {
@@ -359,7 +361,7 @@ func (p *publishedIndex) item(r *kgo.Record) (item, other fingerprint, keyed boo
 
 func (p *publishedIndex) addLetter(r *kgo.Record) {
 	item, other, keyed := p.item(r)
-	if sub, ok := ReadSubstitute(r); ok && (!keyed || !p.byKey) { // its sum is that of any rules
+	if sub, ok := ReadSubstitute(r); ok && (!keyed || !p.byKey) { // its sum is the same under any rules
 		sum, err := hex.DecodeString(sub.SHA256)
 		if err != nil {
 			return // nothing identifies the item
@@ -383,14 +385,14 @@ func (p *publishedIndex) Match(e *bridge.Event) bool {
 		e.ID != nil && p.match(e, fingerprintOf(append([]byte(bare), e.Raw...)))
 }
 
-// These begin the names of records by their ids, and of bytes whose item had no id. No item
-// begins so.
+// The prefixes of the names of records by their ids, and of bytes whose item had no id. No
+// item begins like these.
 const (
 	recordID = "\x00id "
 	bare     = "\x00bare "
 )
 
-// matchWasKey is Match by the key that an item without an id had before there were rules for
+// matchWasKey is Match by the key that an item without an id had before the rules for
 // private data.
 func (p *publishedIndex) matchWasKey(e *bridge.Event) bool {
 	if e.Sums == nil || e.ID != nil {

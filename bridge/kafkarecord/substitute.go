@@ -12,8 +12,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// Substitute is the value of a dead letter whose item is too large for any
-// topic: it says where to fetch the item.
+// Substitute is the value of a dead letter whose item is too large for any topic. It says
+// where to fetch the item.
 type Substitute struct {
 	ID     string `json:"id"`
 	Size   int    `json:"size"`
@@ -22,9 +22,8 @@ type Substitute struct {
 	Index  int    `json:"index"`
 }
 
-// ReadSubstitute parses the substitute of a dead letter, and reports whether
-// there is one. Exported items never qualify: their members differ, or the
-// headers do not match.
+// ReadSubstitute parses the substitute of a dead letter, and reports whether there is one.
+// An exported item is never taken for one: its members differ, or the headers do not match.
 func ReadSubstitute(r *kgo.Record) (Substitute, bool) {
 	var s Substitute
 	d := json.NewDecoder(bytes.NewReader(r.Value))
@@ -40,7 +39,7 @@ func ReadSubstitute(r *kgo.Record) (Substitute, bool) {
 	return s, string(index) == strconv.Itoa(s.Index) && (s.Cursor == "" || bridge.CursorHash(s.Cursor) == string(hash))
 }
 
-// Encode returns the value of the dead letter.
+// Encode returns the substitute as the value of a dead letter.
 func (s *Substitute) Encode() []byte {
 	b, _ := json.Marshal(s) // strings and numbers always encode
 	return b

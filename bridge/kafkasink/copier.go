@@ -177,8 +177,8 @@ func (c *copier) copy(ctx context.Context, cp bridge.Checkpoint) error {
 	return nil
 }
 
-// commit waits for unreachable brokers until the session closes. Publishing goes on
-// meanwhile.
+// commit waits for unreachable brokers until the session closes. Publishing continues in
+// the meantime.
 func (c *copier) commit(ctx context.Context, rec kgo.Record) error {
 	p := c.txn
 	if err := p.client.BeginTransaction(); err != nil {

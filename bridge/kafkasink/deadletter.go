@@ -32,7 +32,7 @@ func (b *builder) divert(made *builtPage, l deadLetter) error {
 	if made.letters == nil {
 		return &bridge.Fault{
 			Class: bridge.Permanent, Reason: bridge.ReasonEvent, Code: string(l.defect),
-			Hint: "BRIDGE_ON_BAD_EVENT=dlq sends such events to topic " + b.cfg.DeadTopic(),
+			Hint: "set BRIDGE_ON_BAD_EVENT=dlq to send such events to topic " + b.cfg.DeadTopic(),
 			Err:  fmt.Errorf("%s: %s", nameItem(l.page, l.event), l.message(b.cfg.TimePointer)),
 		}
 	}

@@ -33,7 +33,7 @@ type inflightPage struct {
 	home    *inflightPages           // nil where the memory is not used again
 }
 
-// ownRecords returns an inflightPage of our own records.
+// ownRecords returns an inflightPage of records that are not events.
 func ownRecords(records ...kgo.Record) *inflightPage {
 	p := &inflightPage{records: records}
 	p.promise = p.keep

@@ -16,8 +16,8 @@ import (
 const (
 	// jobsTimeout bounds one read of the job topic, and one change.
 	jobsTimeout = 45 * time.Second
-	// changeTries bounds the attempts of a change that fail otherwise than by being fenced:
-	// of several changes that fence each other, one is committed.
+	// changeTries bounds the attempts of a change whose error is not a fencing. Of several
+	// changes that fence each other, one is committed.
 	changeTries = 5
 )
 

@@ -51,8 +51,8 @@ type txnProducer struct {
 	newest int64
 }
 
-// strict reports whether brokers fence each transaction (transaction.version
-// 2): then a late EndTxn cannot end the next one.
+// strict reports whether brokers fence each transaction (transaction.version 2). Then a
+// late EndTxn cannot end the next transaction.
 func (p *txnProducer) strict() bool { return p.version.Load() >= kafkaclient.StrictTransactions }
 
 // opts are the options of the client with the transactional id.

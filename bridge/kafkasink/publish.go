@@ -9,7 +9,7 @@ import (
 	"exportbridge/bridge/internal/failpoint"
 )
 
-// ended is a context that has ended.
+// ended is a cancelled context.
 var ended = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -131,7 +131,7 @@ func (r reaches) pin(ctx context.Context, client *kafkaclient.Client) error {
 	}
 	var errs []error
 	for range r {
-		errs = append(errs, <-results) // Produce heeds ctx until the topic is known
+		errs = append(errs, <-results) // Produce obeys ctx until the topic is known
 	}
 	if i := slices.IndexFunc(r, unpinned); i >= 0 {
 		return fmt.Errorf("load metadata of topic %s: %w", r[i].topic.Name, errors.Join(errs...))

@@ -80,8 +80,8 @@ func OpenRepair(ctx context.Context, cfg Config, job string) (*Repair, error) {
 	return r, nil
 }
 
-// Rehearse returns a Repair that changes nothing: Publish only checks that the
-// topic accepts the events. Its marks are those readable now.
+// Rehearse returns a Repair that changes nothing: Publish only checks that the topic
+// accepts the events. Its marks are those that can be read now.
 func Rehearse(ctx context.Context, cfg Config, job string) (*Repair, error) {
 	r, err := newRepair(cfg, job)
 	if err != nil {
@@ -178,7 +178,7 @@ func (r *Repair) Publish(ctx context.Context, page *bridge.Page, mark string, va
 		}
 		r.sink.endSession()
 		if isFinal(ctx, err, try) {
-			return bridge.Receipt{}, fmt.Errorf("%w (outcome unknown: run it again, it detects what was published)", err)
+			return bridge.Receipt{}, fmt.Errorf("%w (outcome unknown: repeat the command, which detects published events)", err)
 		}
 		r.sink.cfg.Tell(err)
 		before = receipt
@@ -206,8 +206,8 @@ func (r *Repair) goOn(ctx context.Context, mark string, value []byte) error {
 	case recreated != nil:
 		err = fmt.Errorf("topic %s was recreated meanwhile: repeat the command", recreated.Name)
 	case !maps.EqualFunc(known, found, bytes.Equal):
-		err = fmt.Errorf("%w: another process has run the same job meanwhile; run it again, it detects what was published",
-			bridge.ErrFenced)
+		err = fmt.Errorf("%w: another process has run the same job meanwhile; "+
+			"repeat the command, which detects published events", bridge.ErrFenced)
 	default:
 		return nil
 	}

@@ -31,8 +31,8 @@ type session struct {
 	client *kafkaclient.Client // produces the events; in exactly-once mode it is that of txn
 	copier *copier             // nil in exactly-once mode
 	topics topics              // set before the first record
-	// open is the current batch, nil before its first record; receipt is that of the
-	// batch so far.
+	// open is the current batch, nil before its first record. receipt is the receipt of
+	// that batch so far.
 	open    *delivery
 	receipt tally
 }

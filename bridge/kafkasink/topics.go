@@ -28,7 +28,7 @@ type topics struct {
 func newTopics(client *kafkaclient.Client, found kafkaclient.Described) topics {
 	t := topics{Described: found, client: client, read: time.Now()}
 	for _, each := range found.Needed() {
-		each.Configs = nil // Settings have what a session needs of them
+		each.Configs = nil // Settings has the needed part of Configs
 	}
 	for _, each := range found.Published() {
 		t.reaches = append(t.reaches, &reach{topic: each, used: make([]atomic.Bool, len(each.Partitions))})
@@ -64,7 +64,7 @@ func (t *topics) checkpointLog(cfg *Config) *kafkaclient.PartitionLog {
 	return l
 }
 
-// states returns what is known of the topics of events and dead letters.
+// states returns the known states of the topics of events and dead letters.
 func (t *topics) states() []bridge.TopicState {
 	states := make([]bridge.TopicState, len(t.reaches))
 	for i, r := range t.reaches {
@@ -155,7 +155,8 @@ func (t *topics) refresh(ctx context.Context) error {
 	bounds, _ := t.client.Bounds(ctx, namesOf(t.Published())...) // none after an error
 	for _, r := range t.reaches {
 		r.grow(bounds[r.topic.Name])
-		if lost := startOf(bounds[r.topic.Name]) - r.start; lost > 0 && r.topic != t.DeadLetters && r.topic.Settings.KeepsAll() {
+		lost := startOf(bounds[r.topic.Name]) - r.start
+		if lost > 0 && r.topic != t.DeadLetters && r.topic.Settings.KeepsAll() {
 			// The next session compares the topic with the checkpoint, and blocks.
 			return goneTopic(fmt.Errorf("topic %s starts %d offsets later than before, although its retention is unlimited",
 				r.topic.Name, lost))

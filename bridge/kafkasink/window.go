@@ -30,8 +30,8 @@ var windowNames = regexp.MustCompile(`^(.+)\.w\d+\.\d+-\d+$`)
 // their names have no dot.
 func JobName(stream, id string) string { return stream + "." + id }
 
-// OwnedAs returns the name under which a stream is owned. The owner of a job
-// owns its windows.
+// OwnedAs returns the name under which a stream is owned. The owner of a job owns the job's
+// windows.
 func OwnedAs(stream string) string {
 	if m := windowNames.FindStringSubmatch(stream); m != nil {
 		return m[1]

@@ -18,11 +18,12 @@ const (
 	patience = 20 * time.Second
 	// retryInterval is the time between two attempts to read the topic after an error.
 	retryInterval = time.Second
-	// rollAfter is longer than a segment of the topic takes records.
+	// rollAfter is longer than the time for which a segment of the topic takes records.
 	rollAfter = kafkaclient.KeySegment + time.Minute
 )
 
-// held is the key in use of a subject. Without an id, the subject is forgotten.
+// held is the key in use of a subject. A held without an id means that the subject is
+// forgotten.
 type held struct {
 	id     seal.KeyID
 	secret seal.Secret
@@ -41,12 +42,12 @@ type Ring struct {
 	client  *kafkaclient.Client
 	keys    map[seal.Name]held
 	end     int64         // of what must be read before the ring is used
-	next    int64         // what is read
+	next    int64         // next offset to read
 	err     error         // why the topic is not read
 	changed chan struct{} // closed when something above has changed
 
 	// Owned by run.
-	id     [16]byte  // of the topic
+	id     [16]byte  // topic id
 	rollAt time.Time // see roll; zero if nothing waits
 }
 
@@ -121,9 +122,10 @@ func (r *Ring) follow(ctx context.Context) error {
 	}
 }
 
-// adopt applies records. The key with the lowest offset is in use, which all processes know:
-// a caller waits for its own key to be read. A key after the mark of a forgotten subject is
-// never used, so that forgetting deletes those before the mark, and is done.
+// adopt applies records. The key with the lowest offset is in use. All processes agree on
+// it, because a caller waits until its own key is read. A key after the mark of a forgotten
+// subject is never used. Therefore, forgetting is done once the keys before the mark are
+// deleted.
 func (r *Ring) adopt(found []*seal.Record, next int64) {
 	r.next = next
 	for _, f := range found {
@@ -238,7 +240,7 @@ func (r *Ring) roll(ctx context.Context, client *kafkaclient.Client) error {
 	if r.rollAt.IsZero() || time.Now().Before(r.rollAt) {
 		return nil
 	}
-	r.rollAt = time.Time{} // once, whatever time the broker writes into it
+	r.rollAt = time.Time{} // rolls once, whatever timestamp the broker sets
 	_, err := publish(ctx, client, r.cfg.Topic, []*kgo.Record{{Key: []byte(seal.Roll), Value: []byte("{}")}})
 	return err
 }

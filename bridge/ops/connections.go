@@ -30,7 +30,7 @@ type connections struct {
 type connection struct {
 	client netip.Addr // the zero Addr for a trusted proxy
 	busy   bool       // a request is in progress
-	since  int64      // the number of the change that began this state
+	since  int64      // number of the change that began this state
 }
 
 // changed is the server's ConnState.

@@ -21,7 +21,7 @@ const (
 	// denialRate is the number of rejected requests per second that have a line of their own
 	// in log and audit log, and the burst.
 	denialRate = 100
-	// clientRate and clientBurst are those of one client, which is no trusted proxy.
+	// clientRate and clientBurst are the limits of one client that is not a trusted proxy.
 	clientRate, clientBurst = 20, 50
 	// maxDenialWait is how long a rejected request waits for its line.
 	maxDenialWait = time.Second
@@ -44,7 +44,7 @@ type denials struct {
 
 	mu  sync.Mutex // guards all below
 	all *rate.Limiter
-	of  map[netip.Addr]*rate.Limiter // as guesses.wrong
+	of  map[netip.Addr]*rate.Limiter // by address, like guesses.wrong
 }
 
 func newDenials(parts Parts) *denials {

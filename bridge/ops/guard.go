@@ -45,7 +45,7 @@ func newGuard(cfg Config, log *slog.Logger, issuer *door.Issuer) *guard {
 		login: cfg.login(),
 	}
 	g.locked = g.login || cfg.AdminToken != ""
-	if named, err := door.Parse(cfg.Tokens.Reveal()); err == nil && g.file.path == "" { // Validate returns the error
+	if named, err := door.Parse(cfg.Tokens.Reveal()); err == nil && g.file.path == "" { // Validate has returned the error
 		g.tokens = named
 	}
 	if token := cfg.AdminToken.Reveal(); token != "" && g.admin.path == "" {
@@ -132,7 +132,7 @@ func (g *guard) identify(r *http.Request) (door.Identity, error) {
 		who, err = g.find(r.Context(), strings.TrimSpace(given))
 	}
 	switch {
-	case err != nil && failure(err).Status >= http.StatusInternalServerError: // nobody knows whether the token is right
+	case err != nil && failure(err).Status >= http.StatusInternalServerError: // it is unknown whether the token is valid
 		return door.Identity{}, err
 	case g.mustWait(peerOf(r), nameOf(who, err), time.Now()):
 		return door.Identity{}, errorf(http.StatusTooManyRequests, "retry after a second",

@@ -173,7 +173,7 @@ func timeHint(field string) string { return fmt.Sprintf(`"%s": "2026-11-02T00:00
 func wantAbsolute(text string, now time.Time) error {
 	ms, err := bridge.ParseInstant(text, now)
 	if later, _ := bridge.ParseInstant(text, now.Add(time.Hour)); err == nil && later != ms {
-		return fmt.Errorf("%q is relative; write the time out", text)
+		return fmt.Errorf("%q is a relative time; use an absolute time", text)
 	}
 	return nil
 }
@@ -215,7 +215,7 @@ func (h *handler) startJob(ctx context.Context, _ string, who sender, body []byt
 		return nil, jobFailure(err)
 	}
 	if !q.Execute {
-		notes := append([]string{}, plan.Notes...) // not null
+		notes := append([]string{}, plan.Notes...) // an empty list instead of null
 		return jobPlan{jobIn(statePlanned, &plan.Job), plan.Job.PageSize, notes, plan.Hash()}, nil
 	}
 	if plan.Hash() != q.PlanHash {
@@ -323,7 +323,7 @@ func jobFailure(err error) error {
 		return errorf(http.StatusServiceUnavailable, "retry when it has restarted", "%w", err)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return errorf(http.StatusGatewayTimeout, "check /api/v1/jobs: it may have been applied", "%w", err)
+		return errorf(http.StatusGatewayTimeout, "check /api/v1/jobs: the change may have been applied", "%w", err)
 	}
 	return err
 }

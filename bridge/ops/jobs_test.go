@@ -234,7 +234,7 @@ func TestJobFailures(t *testing.T) {
 		{refused(backfill.NoBounds), 409, "correct these settings, if the API has bounds"},
 		{backfill.ErrStopping, 503, "retry when it has restarted"},
 		{fmt.Errorf("commit: %w", &bridge.Fault{Err: errors.New("no brokers"), Hint: "check"}), 503, "check"},
-		{fmt.Errorf("start: %w", errTimeout), 504, "check /api/v1/jobs: it may have been applied"},
+		{fmt.Errorf("start: %w", errTimeout), 504, "check /api/v1/jobs: the change may have been applied"},
 		{errors.New("strange"), 500, ""},
 	} {
 		s, jobs, log := jobSite(ops.Config{})

@@ -124,7 +124,7 @@ func newHTTP(requests context.Context, handler http.Handler, cfg Config, parts P
 // Addr returns the address of HTTP_ADDR that the server listens on, nil if it is off.
 func (s *Server) Addr() net.Addr { return s.main.addr() }
 
-// ProbeAddr returns the same of HTTP_PROBE_ADDR.
+// ProbeAddr returns the address of HTTP_PROBE_ADDR, nil if it is off.
 func (s *Server) ProbeAddr() net.Addr { return s.probes.addr() }
 
 func (e *endpoint) addr() net.Addr {

@@ -15,7 +15,7 @@ const (
 	// reportUsable the age at which it is no longer shown.
 	reportKept   = 5 * time.Second
 	reportUsable = 30 * time.Second
-	// readsAtOnce is how many streams a feed reads at a time.
+	// readsAtOnce is the number of streams that a feed reads at a time.
 	readsAtOnce = 16
 	// briefsKept is how long the briefs of all streams are kept.
 	briefsKept = time.Second

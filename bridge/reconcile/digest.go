@@ -27,7 +27,7 @@ func (d Digest) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (d *Digest) UnmarshalText(text []byte) error {
 	if hex.DecodedLen(len(text)) != len(d) {
-		return fmt.Errorf("digest %.50q has not %d hexadecimal digits", text, 2*len(d))
+		return fmt.Errorf("digest %.50q does not have %d hexadecimal digits", text, 2*len(d))
 	}
 	if _, err := hex.Decode(d[:], text); err != nil {
 		return fmt.Errorf("digest %q: %w", text, err)

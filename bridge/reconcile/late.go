@@ -14,7 +14,8 @@ const lateGrowth = 1.01
 // Lateness is the distribution of the delay between event time and ingestion time, in
 // milliseconds. Its memory is bounded.
 type Lateness struct {
-	// Known counts the events with an ingestion time, Events the late ones of these.
+	// Known counts the events with an ingestion time. Events counts the late ones among
+	// them.
 	Known  int64 `json:"known"`
 	Events int64 `json:"events"`
 	P50    int64 `json:"p50_ms"`

@@ -12,7 +12,7 @@ import (
 const (
 	// clocksDiffer is the tolerated difference between the clocks of the API's servers.
 	clocksDiffer = 3 * time.Second
-	// listedWithin is how long after its ingestion time the API may list an event.
+	// listedWithin is how long after the ingestion time of an event the API may list it.
 	listedWithin = 5 * time.Minute
 	// trailTimeout bounds the search for the last checkpoint at the end of the export.
 	trailTimeout = 30 * time.Second

@@ -39,7 +39,8 @@ type copies struct {
 	at         int64  // the earliest time that the record can have
 }
 
-// wanted is the number of copies that the topic should have, unless a route drops them.
+// wanted returns the number of copies that the topic should have, unless a route drops
+// them.
 func (c copies) wanted() int32 {
 	if c.own {
 		return min(1, c.api)
@@ -57,7 +58,7 @@ type part struct {
 	events     map[eventName]copies
 	found      Report
 	id         []byte
-	retried    func(*deadletter.DeadLetter) bool // nil is never
+	retried    func(*deadletter.DeadLetter) bool // nil is a function that returns false
 	// since is the earliest record time that the part's events can have in the topic,
 	// in milliseconds since the epoch. An event time in the future becomes the time of
 	// publishing, which may be much earlier.
@@ -142,7 +143,7 @@ func (c *comparison) compare(ctx context.Context, begin, end int64) (*Report, er
 			p.since = 0                // without an ingestion time any record time is possible
 			missing, err = p.look(ctx) // the stream may have published them
 		} else if refused && !p.anyOf(missing, func(c copies) bool { return !c.dated }) {
-			err = nil // the stream may still publish them
+			err = nil // the stream may still publish these events
 		}
 	}
 	if err != nil {

@@ -132,12 +132,12 @@ type Report struct {
 	Topic  string `json:"topic"`
 	From   int64  `json:"from"`
 	To     int64  `json:"to"`
-	// API counts the range's events in the API, Held those of them that are in the
+	// API counts the range's events in the API. Held counts those of them that are in the
 	// topic, each once.
 	API     int64 `json:"api_events"`
 	Held    int64 `json:"topic_events"`
 	Missing int64 `json:"missing"`
-	// Digest is of the events that API counts.
+	// Digest is the digest of the events that API counts.
 	Digest Digest `json:"digest"`
 	// DeadLettered counts the events that are among the dead letters only.
 	DeadLettered int64 `json:"dead_lettered"`
@@ -162,8 +162,8 @@ type Report struct {
 	Again int64    `json:"again"`
 	Late  Lateness `json:"late"`
 	Parts int      `json:"parts"`
-	// EndedEmpty is true if empty pages in a row ended the range or a part of it, and the
-	// API has never marked its end: more events may follow.
+	// EndedEmpty is true if consecutive empty pages ended the range or a part of it, and
+	// the API has never marked its end. Then more events may follow.
 	EndedEmpty bool `json:"ended_empty,omitempty"`
 	// MissingEvents and ExtraEvents are the first ten.
 	MissingEvents []Event `json:"missing_events,omitempty"`

@@ -82,8 +82,9 @@ func (c *comparison) keep(ctx context.Context) error {
 // routed returns the number of topics of routes.
 func (c *comparison) routed() int { return max(0, len(c.Topics)-1) }
 
-// keptOf returns what is kept of an event: by its topic and by the former topics. Any topic
-// may have had an event from before the routes changed, or if the settings have other routes.
+// keptOf returns which records of an event its topic and the former topics still have. Any
+// topic may have had an event from before the routes changed, or while the settings had
+// other routes.
 func (c *comparison) keptOf(e copies) kafkaclient.Kept {
 	k, others := c.kept[0], c.kept[1+c.routed():]
 	if int(e.route) <= c.routed() {

@@ -47,7 +47,7 @@ type Master struct {
 	wraps map[string]*Secret
 	last  string
 	names []byte
-	// family names the first key, label all of them.
+	// family names the first key. label names all keys.
 	family, label string
 }
 

@@ -49,7 +49,7 @@ type Keys interface {
 	Close()
 }
 
-// None are Keys of those who publish nothing: each value is withheld.
+// None returns the Keys of a program that publishes nothing: each value is withheld.
 func None() Keys { return none{} }
 
 type none struct{}

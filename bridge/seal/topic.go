@@ -60,7 +60,7 @@ func (m *Master) Forget(n Name, at time.Time) (key, value []byte) {
 func encode(e entry) []byte {
 	value, err := json.Marshal(e)
 	if err != nil {
-		panic(err) // it has texts and a time
+		panic(err) // texts and a time always encode
 	}
 	return value
 }

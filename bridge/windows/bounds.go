@@ -66,8 +66,9 @@ type bounds struct {
 	seen   func(*bridge.Page)
 }
 
-// lists returns the events outside of the second at a time that the API lists for it, nil
-// if there are none. rejected is true if the API rejects such a range; err says why.
+// lists returns the events that the API lists for the second at a time, but that are
+// outside that second; nil if there are none. rejected is true if the API rejects such a
+// range; err is the reason.
 func (b *bounds) lists(ctx context.Context, at int64,
 	outside func(*bridge.Event) bool) (found map[bridge.ItemKey]struct{}, rejected bool, err error) {
 	p, err := pageread.Once(ctx, b.source, b.cfg.Range(at, at+unit), b.cfg.Timeout)

@@ -35,7 +35,7 @@ type collector struct {
 	again  int64                       // items from this time on are listed by other windows too
 	listed digest                      // of the items before again, and of all without an id
 	items  []item
-	bytes  int64 // the cost of items
+	bytes  int64 // memory cost of the items
 }
 
 // digest is equal for two listings of the same items, in any order.

@@ -8,7 +8,7 @@ import (
 	"exportbridge/bridge"
 )
 
-// Config has the settings of how a list is followed. Start from DefaultConfig.
+// Config has the settings for following a list. Start from DefaultConfig.
 type Config struct {
 	Follow    string        `env:"EXPORT_FOLLOW" stream:"yes" values:"cursor,windows" desc:"how the export is followed: by the API's cursor, which lists oldest first and stays valid, or by windows of time, for lists in any order"`
 	LookBack  time.Duration `env:"EXPORT_LOOK_BACK" stream:"yes" desc:"how far back each window lists again, for events that the API shows late; only with EXPORT_FOLLOW=windows"`
@@ -17,7 +17,8 @@ type Config struct {
 	MaxWindow time.Duration `env:"EXPORT_MAX_WINDOW" stream:"yes" desc:"longest range of one query, including the look-back: at most what the API lists, if it takes a start and an end; only with EXPORT_FOLLOW=windows"`
 	OnChanged string        `env:"EXPORT_ON_CHANGED" stream:"yes" values:"ignore,publish" desc:"action for an item that is listed again with the same id and time, and other bytes; only with EXPORT_FOLLOW=windows"`
 
-	// NoStart and NoEnd are set if the API takes no such bound, NoEnd also without a start.
+	// NoStart and NoEnd are set if the API does not accept this bound. NoEnd is also set
+	// without a start.
 	NoStart, NoEnd bool
 	// PageSize is the number of items that a full page has, of the API and of the Lister.
 	PageSize int
@@ -56,9 +57,9 @@ func DefaultConfig() Config {
 // Windows reports whether the stream follows windows.
 func (c *Config) Windows() bool { return c.Follow == bridge.FollowWindows }
 
-// Reach is how far before the watermark items may be listed again. It includes Settle: an
-// API that ignores the end of a range lists items earlier than their window, by at most
-// that.
+// Reach returns how far before the watermark items may be listed again. It includes Settle:
+// an API that ignores the end of a range lists items earlier than their window, by at most
+// Settle.
 func (c *Config) Reach() time.Duration {
 	late, _, _ := c.late()
 	return max(c.LookBack, late) + c.Settle

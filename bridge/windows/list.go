@@ -17,7 +17,7 @@ var errTooMuch = errors.New("the window has too many new items")
 // cutOff is the error of a listing that ends before its range does.
 type cutOff struct {
 	why, hint string
-	moved     bool // it may also be that the list has moved
+	moved     bool // the list may also have moved
 }
 
 func (e *cutOff) Error() string { return e.why }
@@ -34,7 +34,7 @@ type window struct {
 	from, to int64
 	floor    int64  // items below it are dropped
 	again    int64  // items before it are listed by this window only
-	late     bool   // the range goes back by Config.Late
+	late     bool   // the range extends back by Config.Late
 	share    *share // of a part of a range, else nil
 }
 
@@ -194,8 +194,8 @@ func (l *listing) add(p *bridge.Page) {
 	}
 }
 
-// full is the error of a page that names no next page and has as many items as the API
-// lists at most.
+// full returns the error of a page that names no next page, and has the maximum number of
+// items of the API.
 func (l *Lister) full(items int) error {
 	return &cutOff{
 		why:  fmt.Sprintf("a full page of %d items names no next one", items),

@@ -126,7 +126,7 @@ func (l *Lister) find(ctx context.Context, at bridge.Position, w bridge.Watermar
 			l.rest(at, w.At)
 			return nil
 		}
-		// The first window may have only its look-back: an event may have appeared there
+		// The first window may have only its look-back. An event may have appeared there
 		// after the previous session, and a bounded run ends with this listing.
 		limit = max(limit, w.At)
 		to, items, err := l.window(ctx, at.Floor, w.At, limit)
@@ -215,7 +215,7 @@ func (l *Lister) window(ctx context.Context, lowest, from, limit int64) (to int6
 			to = limit
 		}
 		w := window{from: start, to: to, floor: bottom, again: bridge.NoTime, late: back > l.cfg.LookBack}
-		if again := to - l.cfg.LookBack.Milliseconds(); again > from { // else other windows list all of it too
+		if again := to - l.cfg.LookBack.Milliseconds(); again > from { // otherwise other windows list the whole look-back too
 			w.again = again
 		}
 		var c *collector

@@ -193,8 +193,8 @@ func (r *Range) page(at bridge.Position, next string) *bridge.Page {
 		ServerTime: r.lister.clock.last}
 }
 
-// order is the place of an item in its part: by time, then by key. The zero value stands for
-// an item that is in no part.
+// order is the place of an item in its part: by time, then by key. The zero value is an
+// item that is in no part.
 type order struct {
 	time int64
 	key  bridge.ItemKey
@@ -233,7 +233,7 @@ func inside(e *bridge.Event, times [2]int64) bool {
 // leaves reports whether an item is left to another listing; s may be nil.
 func (s *share) leaves(e *bridge.Event) bool { return s != nil && inside(e, s.leave) != s.only }
 
-// keeps reports whether a new item is to be kept.
+// keeps reports whether a new item belongs to the share.
 func (s *share) keeps(i *item) bool {
 	if s.marked != nil {
 		s.marked[i.order] = struct{}{}
@@ -274,8 +274,8 @@ func (p *place) cursor() string {
 	return text
 }
 
-// placeOf returns the place that a position names. ok is false if its cursor is none of its
-// range.
+// placeOf returns the place that a position names. ok is false if its cursor is not one of
+// its range.
 func placeOf(at *bridge.Position) (p place, ok bool) {
 	p = place{start: at.Start, end: at.End, from: at.Start}
 	if !at.Window || at.Start >= at.End || at.Cursor == "" {

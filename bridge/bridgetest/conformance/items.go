@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// itemTime is the time of the first test item: now, to the hour, so that no
-// topic's retention touches it.
+// itemTime is the time of the first test item: the last full hour, which no topic's
+// retention deletes.
 var itemTime = time.Now().Truncate(time.Hour).UnixMilli()
 
-// itemBody returns test item n. There are seven keys.
+// itemBody returns test item n. The items have seven keys.
 func itemBody(n int) string {
 	return fmt.Sprintf(`{"eventId":"e-%06d","userId":"u-%d","timestamp":%d,"payload":{"type":"tested","n":%d}}`,
 		n, n%7, itemTime+int64(n), n)
@@ -26,7 +26,7 @@ func itemBodies(first, n int) string {
 	return strings.Join(all, ",")
 }
 
-// wantEvent returns what decoding item n gives, at index 0.
+// wantEvent returns the event that item n decodes to, at index 0.
 func wantEvent(n int) bridge.Event {
 	user := fmt.Appendf(nil, "u-%d", n%7)
 	return bridge.Event{
@@ -39,7 +39,7 @@ func wantEvent(n int) bridge.Event {
 func pageBody(next, items string) string {
 	cursor := []byte("null")
 	if next != "" {
-		cursor, _ = json.Marshal(next) // a string cannot fail
+		cursor, _ = json.Marshal(next) // a string always encodes
 	}
 	return fmt.Sprintf(`{"items":[%s],"nextCursor":%s}`, items, cursor)
 }

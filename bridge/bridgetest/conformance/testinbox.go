@@ -15,14 +15,14 @@ import (
 // InboxFixture is an Inbox and the operator's side of it.
 type InboxFixture struct {
 	Inbox bridge.Inbox
-	// Push leaves a command for the owner, as an operator's command does.
+	// Push sends a command to the owner, as an operator does.
 	Push func(bridge.Command)
-	// Withdraw takes it back, and reports whether it still could.
+	// Withdraw withdraws a command, and reports whether it did.
 	Withdraw func(bridge.Command) bool
-	// Claimed returns the owner that the operator sees to be about to apply
-	// the command with this id.
+	// Claimed returns the owner that has claimed the command with this id, as the operator
+	// sees it.
 	Claimed func(id string) (owner string, ok bool)
-	// Answer returns what the operator reads for the command with this id.
+	// Answer returns the answer to the command with this id, as the operator reads it.
 	Answer func(id string) (bridge.Answer, bool)
 }
 
@@ -77,7 +77,7 @@ func inboxCancelled(t *testing.T, f InboxFixture) {
 		t.Errorf("next returned %+v, %v; want the context's error", c, err)
 	}
 	want := commandOf("r1")
-	f.Push(want) // an abandoned wait must not swallow it
+	f.Push(want) // an abandoned wait must not take the command
 	wantNext(t, f, want)
 }
 
@@ -119,7 +119,7 @@ func inboxClaims(t *testing.T, f InboxFixture) {
 			t.Errorf("the command is claimed by %q, %v; want owner", owner, ok)
 		}
 	}
-	wantNext(t, f, c) // it has no answer yet
+	wantNext(t, f, c) // the command has no answer yet
 	mustAnswer(t, f, c, bridge.Answer{Applied: true, By: "owner"})
 }
 
@@ -176,13 +176,13 @@ func inboxOverdue(t *testing.T, f InboxFixture) {
 	f.Push(c)
 	wantClaimed(t, f, c, claimBy("first"), bridge.Claimed{By: "first"})
 	<-time.After(time.Until(time.UnixMilli(c.Deadline)) + moment)
-	wantNext(t, f, c) // who claimed it may be applying it
+	wantNext(t, f, c) // the claimer may be applying the command
 	other := claimBy("second")
 	wantClaimed(t, f, c, other, bridge.Claimed{By: "first"})
 	other.Over = "first"
 	wantClaimed(t, f, c, other, bridge.Claimed{Late: true})
 	wantClaimed(t, f, c, claimBy("first"), bridge.Claimed{Late: true})
-	wantNext(t, f, c) // it has no answer yet
+	wantNext(t, f, c) // the command has no answer yet
 }
 
 func inboxAnswers(t *testing.T, f InboxFixture) {
@@ -222,7 +222,7 @@ func inboxRepeats(t *testing.T, f InboxFixture) {
 	if got, _ := f.Answer(first.ID); got != want {
 		t.Errorf("a later answer changed it to %+v, want %+v", got, want)
 	}
-	wantNext(t, f, second) // and removed nothing else
+	wantNext(t, f, second) // the answer removed no other command
 }
 
 func inboxUnanswered(t *testing.T, f InboxFixture) {
@@ -245,7 +245,7 @@ func inboxRefusal(t *testing.T, f InboxFixture) {
 	wantRefused(t, f, c, claimBy("first"))
 	wantClaimed(t, f, c, claimBy("first"), bridge.Claimed{By: "first"})
 	other := bridge.Claim{Owner: "other", Session: "second", Over: "first"}
-	wantRefused(t, f, c, other) // there is still time to apply it
+	wantRefused(t, f, c, other) // there is still time to apply the command
 	wantClaimed(t, f, c, other, bridge.Claimed{By: "second"})
 	wantRefused(t, f, c, claimBy("first"))
 	wantNext(t, f, c)
@@ -270,7 +270,7 @@ func inboxExpires(t *testing.T, f InboxFixture) {
 	unclaimed, claimed := commandOf("r1"), commandOf("r2")
 	unclaimed.Deadline = time.Now().Add(-time.Minute).UnixMilli()
 	f.Push(unclaimed)
-	expire(unclaimed, bridge.Claim{Session: "second", Over: "lost"}) // with the claim of it
+	expire(unclaimed, bridge.Claim{Session: "second", Over: "lost"}) // the claim expires too
 
 	claimed.Deadline = time.Now().Add(3 * moment).UnixMilli()
 	f.Push(claimed)
@@ -280,8 +280,8 @@ func inboxExpires(t *testing.T, f InboxFixture) {
 	expire(claimed, bridge.Claim{Session: "second", Over: "first"})
 }
 
-// wantRefused checks that a refusal by a session that must not decide changes
-// nothing.
+// wantRefused checks that nothing changes if a session refuses a command that it must not
+// decide.
 func wantRefused(t *testing.T, f InboxFixture, c bridge.Command, by bridge.Claim) {
 	t.Helper()
 	got, err := f.Inbox.Answer(t.Context(), c, by, bridge.Answer{Detail: "no", By: by.Owner})

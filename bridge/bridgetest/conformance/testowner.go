@@ -10,38 +10,36 @@ import (
 	"exportbridge/bridge"
 )
 
-// OwnerFixture is a stream that nobody runs, and processes that could. It ends
-// those that are left when the test ends.
+// OwnerFixture is a stream without an owner, and processes that can run it. The end of the
+// test ends the remaining processes.
 type OwnerFixture struct {
-	// Open returns the Owner of a process that has just started. instance is
-	// its static id; empty is none.
+	// Open returns the Owner of a new process. instance is its static id; empty is none.
 	Open func(instance string) bridge.Owner
-	// Elsewhere returns the Owner of a process that runs the same stream in
-	// another election.
+	// Elsewhere returns the Owner of a process that runs the same stream in another group.
 	Elsewhere func() bridge.Owner
-	// Stop ends a process in order, as SIGTERM does.
+	// Stop ends a process in order, like SIGTERM.
 	Stop func(bridge.Owner)
-	// Kill ends a process without a word to the server.
+	// Kill ends a process that tells the server nothing.
 	Kill func(bridge.Owner)
-	// Steer is called before the first Open. The function that it returns has
-	// the server take the stream from its owner and give it to another process
-	// that waits for it. Nil where the server cannot be made to.
+	// Steer is called before the first Open. The function that it returns makes the server
+	// move the stream from its owner to another process that waits for it. Steer is nil if
+	// the server cannot do that.
 	Steer func() (give func(to bridge.Owner))
-	// Break makes the server unreachable, and heal makes it answer again, as
-	// a new one would. Nil where that is not possible.
+	// Break makes the server unreachable. heal makes it answer again, like a new server.
+	// Break is nil if the fixture cannot do that.
 	Break func() (heal func())
 }
 
 const (
-	// endlessSession is a session time-out that no test waits for: whatever
-	// happens in one did not wait for it.
+	// endlessSession is a session timeout that outlasts every test, so no result of the
+	// test depends on it.
 	endlessSession = 4 * patience
-	// shortSession is the shortest that servers allow by default.
+	// shortSession is the shortest session timeout that servers allow by default.
 	shortSession = 6 * time.Second
 )
 
-// TestOwner checks an Owner against each sentence of its contract. The
-// fixture's processes are given up by the server after the session time-out.
+// TestOwner checks an Owner against each sentence of its contract. The server drops a
+// process of the fixture after the session timeout.
 func TestOwner(t *testing.T, newFixture func(t *testing.T, session time.Duration) OwnerFixture) {
 	for _, c := range []struct {
 		sentence string
@@ -97,7 +95,7 @@ func ownerShares(t *testing.T, f OwnerFixture) {
 	waiting := beginAcquire(t, b)
 	waiting.wantWaiting(t)
 	select {
-	case <-tenure.Lost(): // it went to the newcomer
+	case <-tenure.Lost(): // the server moves the stream to the newcomer
 		tenure.Release()
 		tenure = waiting.wait(t)
 		beginAcquire(t, a).wantWaiting(t)
@@ -138,7 +136,7 @@ func ownerRivals(t *testing.T, f OwnerFixture) {
 	}
 }
 
-// wantSoon waits until something is true.
+// wantSoon waits until a condition is true.
 func wantSoon(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for began := time.Now(); !is(); {
@@ -181,9 +179,9 @@ func ownerServerAway(t *testing.T, f OwnerFixture) {
 	tenure.Release()
 }
 
-// ownerTwins has two processes with one static id, which is a mistake of the
-// operator's. The newer one may be the older one's replacement; the older one has
-// the stream back soon after the newer one's end.
+// ownerTwins runs two processes with one static id, a mistake of the operator. The newer
+// process may be the replacement of the older one. After the newer one ends, the older one
+// soon owns the stream again.
 func ownerTwins(t *testing.T, f OwnerFixture) {
 	a, b := f.Open("twin"), f.Open("twin")
 	older := mustAcquire(t, a)
@@ -218,8 +216,8 @@ func ownerTwins(t *testing.T, f OwnerFixture) {
 	}
 }
 
-// wantTwin checks why a process is refused whose static id another one uses, and
-// returns when it is to ask again.
+// wantTwin checks the error of a process whose static id another process uses, and returns
+// the delay until the next attempt.
 func wantTwin(t *testing.T, err error) time.Duration {
 	t.Helper()
 	fault, ok := errors.AsType[*bridge.Fault](err)
@@ -243,7 +241,7 @@ func ownerLoses(t *testing.T, f OwnerFixture) {
 	second.wantWaiting(t)
 	give(b)
 	receive(t, first.Lost(), "lost to be closed")
-	second.wantWaiting(t) // for the release
+	second.wantWaiting(t) // the owner has not released the stream
 	back := make(chan struct{})
 	go func() {
 		first.Release()
@@ -254,7 +252,7 @@ func ownerLoses(t *testing.T, f OwnerFixture) {
 	wantHeld(t, tenure)
 	wantDeposed(t, first)
 
-	again := beginAcquire(t, a) // it is still in line
+	again := beginAcquire(t, a) // the process still waits for the stream
 	again.wantWaiting(t)
 	give(a)
 	receive(t, tenure.Lost(), "lost to be closed")
@@ -271,7 +269,7 @@ func ownerConfirms(t *testing.T, f OwnerFixture) {
 	for range 3 {
 		wantHeld(t, first)
 	}
-	second := beginAcquire(t, b) // joins, and changes nothing for the owner
+	second := beginAcquire(t, b) // the process joins, which does not affect the owner
 	second.wantWaiting(t)
 	wantHeld(t, first)
 	first.Release()
@@ -299,7 +297,7 @@ func ownerUnknown(t *testing.T, f OwnerFixture) {
 
 func ownerReleases(t *testing.T, f OwnerFixture) {
 	a, b := f.Open(""), f.Open("")
-	for range 2 { // the stream goes to and fro
+	for range 2 { // the stream moves there and back
 		mustAcquire(t, a).Release()
 		tenure := mustAcquire(t, b)
 		wantHeld(t, tenure)
@@ -326,8 +324,8 @@ func ownerStops(t *testing.T, f OwnerFixture) { ownerHandsOver(t, f, "", "") }
 
 func ownerStaticStops(t *testing.T, f OwnerFixture) { ownerHandsOver(t, f, "a", "b") }
 
-// ownerHandsOver stops the owner while another process stands by, with the
-// stream in hand and not.
+// ownerHandsOver stops the owner while another process waits, before and after the owner
+// releases the stream.
 func ownerHandsOver(t *testing.T, f OwnerFixture, first, second string) {
 	a, b := f.Open(first), f.Open(second)
 	tenure := mustAcquire(t, a)
@@ -341,7 +339,7 @@ func ownerHandsOver(t *testing.T, f OwnerFixture, first, second string) {
 	c := f.Open(first)
 	next := beginAcquire(t, c)
 	next.wantWaiting(t)
-	f.Stop(b) // without a release
+	f.Stop(b) // b has not released the stream
 	receive(t, held.Lost(), "lost to be closed by the stop")
 	held.Release()
 	last := next.wait(t)
@@ -375,7 +373,7 @@ func ownerDies(t *testing.T, f OwnerFixture) {
 	tenure.Release()
 }
 
-// acquisition is an Acquire that may be waiting.
+// acquisition is a call of Acquire that may wait.
 type acquisition struct {
 	result chan acquired
 }
@@ -403,7 +401,7 @@ func beginAcquire(t *testing.T, o bridge.Owner) *acquisition {
 	return a
 }
 
-// wantWaiting checks that the Acquire goes on waiting for a moment.
+// wantWaiting checks that Acquire still waits after a moment.
 func (a *acquisition) wantWaiting(t *testing.T) {
 	t.Helper()
 	select {
@@ -438,7 +436,7 @@ func mustAcquire(t *testing.T, o bridge.Owner) bridge.Ownership {
 	return tenure
 }
 
-// wantHeld checks that the stream is the process's.
+// wantHeld checks that the process owns the stream.
 func wantHeld(t *testing.T, o bridge.Ownership) {
 	t.Helper()
 	if err := confirm(t, o); err != nil {
@@ -446,7 +444,7 @@ func wantHeld(t *testing.T, o bridge.Ownership) {
 	}
 }
 
-// wantDeposed checks that the stream is another process's, or nobody's.
+// wantDeposed checks that the process no longer owns the stream.
 func wantDeposed(t *testing.T, o bridge.Ownership) {
 	t.Helper()
 	if err := confirm(t, o); !errors.Is(err, bridge.ErrNotOwner) {

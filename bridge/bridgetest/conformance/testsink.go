@@ -15,27 +15,27 @@ import (
 	"exportbridge/bridge/bridgetest"
 )
 
-// SinkFixture is an empty topic and what makes Sinks for it.
+// SinkFixture is an empty topic, and opens Sinks for it.
 type SinkFixture struct {
 	// Mode is the delivery guarantee of the Sinks.
 	Mode bridge.Mode
-	// Open returns a Sink of the named stream on the fixture's topic, as a
-	// process that has just started makes it. Items without a place in the
-	// topic go to the dead letters. The fixture closes it.
+	// Open returns a Sink of the named stream on the fixture's topic, like that of a new
+	// process. Items that the topic cannot hold go to the dead letters. The fixture closes
+	// the Sink.
 	Open func(stream string) bridge.Sink
-	// Records returns what a consumer finds in the topic (read_committed),
-	// then in the dead-letter topic. Records of one key are in topic order.
+	// Records returns the records that a read_committed consumer gets from the topic, then
+	// from the dead-letter topic. Records of one key are in topic order.
 	Records func() []bridgetest.Record
-	// Break makes the server unreachable, and heal makes it answer again.
-	// Calls that are waiting stay waiting.
+	// Break makes the server unreachable, and heal makes it answer again. Calls in progress
+	// keep waiting.
 	Break func() (heal func())
-	// FailNext makes the next Publish fail in the given form. Nil where the
-	// server cannot be made to; the suite then skips what needs it, visibly.
+	// FailNext makes the next Publish fail in the given form. It is nil if the server
+	// cannot do that; then the suite skips the tests that need it.
 	FailNext func(f bridgetest.Failure)
-	// Recreate deletes the topic of the events and makes it again, empty. Nil
-	// where that cannot be done; the suite then skips what needs it, visibly.
-	// ByName says that the server is told names of topics, not their ids, so
-	// that in at-least-once mode records can get into the topic that was made again.
+	// Recreate deletes the topic of the events and creates an empty one. It is nil if the
+	// fixture cannot do that; then the suite skips the tests that need it. ByName is set if
+	// requests name topics without their ids, so that records in at-least-once mode can get
+	// into the new topic.
 	Recreate func()
 	ByName   bool
 }
@@ -129,8 +129,8 @@ func sinkWaits(t *testing.T, f SinkFixture) {
 		t.Errorf("recover without a server came back after %s, want about %s", took, 2*moment)
 	}
 
-	// The context has no limit: on a loaded machine a server needs long to start.
-	// What limits the wait is receive, which begins when the server is back.
+	// The context has no deadline, because a server can take long to start on a loaded
+	// machine. receive limits the wait, once the server answers again.
 	ctx, cancel = context.WithCancel(t.Context())
 	defer cancel()
 	result := make(chan error, 1)
@@ -212,8 +212,8 @@ func sinkReceipt(t *testing.T, f SinkFixture) {
 	}
 }
 
-// sinkUnknownOutcome does what the engine does: after an error it recovers
-// and goes on from the newest checkpoint that it can find.
+// sinkUnknownOutcome acts like the engine: after an error it recovers, and continues from
+// the newest checkpoint.
 func sinkUnknownOutcome(t *testing.T, f SinkFixture) {
 	if f.FailNext == nil {
 		t.Skip("this fixture cannot make Publish fail (FailNext is nil)")
@@ -232,7 +232,7 @@ func sinkUnknownOutcome(t *testing.T, f SinkFixture) {
 		}
 		c, err := recoverSink(t, s)
 		if err == nil && c.Seq == int64(seq) && f.Mode == bridge.ExactlyOnce {
-			continue // it was committed
+			continue // the batch was committed
 		}
 		if err != nil && !errors.Is(err, bridge.ErrNoCheckpoint) {
 			t.Fatalf("recover after a publish that %s: %v", form, err)
@@ -277,7 +277,7 @@ func sinkLetsGo(t *testing.T, f SinkFixture) {
 	s := f.Open(stream)
 	mustRecover(t, s)
 	for seq := range 3 {
-		b := batchOf(seq, 20) // its release poisons the memory
+		b := batchOf(seq, 20) // the release poisons its memory
 		mustPublish(t, s, b)
 		if b.Pages[0].Recycle != nil {
 			t.Error("publish returned with a page that is not released")
@@ -305,7 +305,7 @@ func sinkLetsGo(t *testing.T, f SinkFixture) {
 	}
 }
 
-// sinkGrows sends a batch page by page, with time between them.
+// sinkGrows sends the pages of a batch with pauses between them.
 func sinkGrows(t *testing.T, f SinkFixture) {
 	s := f.Open(stream)
 	mustRecover(t, s)
@@ -325,7 +325,7 @@ func sinkGrows(t *testing.T, f SinkFixture) {
 	}
 }
 
-// sinkForgets leaves a batch without its Publish.
+// sinkForgets sends a batch and never publishes it.
 func sinkForgets(t *testing.T, f SinkFixture) {
 	s := f.Open(stream)
 	mustRecover(t, s)
@@ -338,7 +338,7 @@ func sinkForgets(t *testing.T, f SinkFixture) {
 		t.Error("recover returned with a page that is not released")
 	}
 	if f.Mode == bridge.AtLeastOnce {
-		return // whether its events are in the topic is open
+		return // in at-least-once mode the topic may have its events
 	}
 	mustPublish(t, s, batchOf(0, 20))
 	wantRecords(t, f, 1, 20)
@@ -368,8 +368,7 @@ func sinkHolds(t *testing.T, f SinkFixture) {
 	check("own records, asked by a new process", f.Open(stream), true)
 }
 
-// batchOf returns batch seq of a stream: one page with n events that no other
-// batch has.
+// batchOf returns batch seq of a stream: one page with n events that are in no other batch.
 func batchOf(seq, n int) bridgetest.Load {
 	first := seq * n
 	at := bridge.Position{}
@@ -378,7 +377,7 @@ func batchOf(seq, n int) bridgetest.Load {
 	}
 	p := bridgetest.NewPage(at, fmt.Appendf(nil, `{"items":[%s],"nextCursor":"c%d"}`, itemBodies(first, n), seq+1))
 	if err := bridgetest.DecodePage(p); err != nil {
-		// The body is made three lines above.
+		// The events are those of the body above.
 		p.Events = nil
 	}
 	return bridgetest.Load{Pages: []*bridge.Page{p}, Batch: bridge.Batch{Checkpoint: bridge.Checkpoint{
@@ -388,8 +387,8 @@ func batchOf(seq, n int) bridgetest.Load {
 	}}}
 }
 
-// wantRecords checks that the topic holds exactly the events of the first
-// batches, each once, untouched, and in order within each key.
+// wantRecords checks that the topic holds the events of the first batches and no others:
+// each in one unchanged copy, in order within each key.
 func wantRecords(t *testing.T, f SinkFixture, batches, events int) {
 	t.Helper()
 	want := map[string][]bridgetest.Record{}

@@ -29,8 +29,8 @@ func sinkTopics(t *testing.T, f SinkFixture) {
 	}
 }
 
-// sinkRecreated makes the topic again at both moments at which a session can
-// not have noticed: before it has published anything, and after.
+// sinkRecreated recreates the topic at both moments at which a session cannot have noticed:
+// before its first publish, and after.
 func sinkRecreated(t *testing.T, f SinkFixture) {
 	if f.Recreate == nil {
 		t.Skip("this fixture cannot make a topic again (Recreate is nil)")

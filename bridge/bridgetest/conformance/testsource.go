@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// patience bounds every call of a suite that must come back. Real
-	// brokers need seconds to return from a fault.
+	// patience bounds every call that must return. Real brokers need seconds to recover
+	// from a fault.
 	patience = 30 * time.Second
 	// moment is how long a call must keep waiting to count as waiting.
 	moment = 300 * time.Millisecond
 )
 
-// SourceFixture is a Source and the server that it asks.
+// SourceFixture is a Source and its server.
 type SourceFixture struct {
-	// Source asks for the resource "events" with the default names of fields
-	// and parameters. It makes one request per Fetch.
+	// Source requests the resource "events" with the default names of fields and
+	// parameters. Each Fetch makes one request.
 	Source bridge.Source
 	// Serve sets how the server answers all later requests. The answer
 	// function is called on the server's goroutines.
@@ -55,13 +55,13 @@ func TestSource(t *testing.T, newFixture func(t *testing.T) SourceFixture) {
 	}
 }
 
-// sourceCase is a sentence of the contract and what checks it.
+// sourceCase is a sentence of the contract with its test.
 type sourceCase struct {
 	sentence string
 	test     func(*testing.T, SourceFixture)
 }
 
-// hostileCursors are tokens that a careless client alters on the way.
+// hostileCursors are tokens that a careless client alters.
 var hostileCursors = []string{
 	"plain", "a+b", "a/b=", "c%2Bd", "100%", "a&b=c", "#frag", "?q", " lead and trail ", "tab\there",
 	"ключ-日本-🙂", `quo"te\slash`, "+", "%", "null", "0", "a;b", "<&>", "\u2028",
@@ -137,7 +137,7 @@ func sourceBounds(t *testing.T, f SourceFixture) {
 	} {
 		mustFetch(t, f.Source, c.at).Release()
 		got := <-asked
-		got.Window = false // a server cannot see it
+		got.Window = false // the request does not contain it
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("fetch at %+v asked otherwise (-want +got):\n%s", c.at, diff)
 		}
@@ -341,8 +341,8 @@ func sourceEmptyPage(t *testing.T, f SourceFixture) {
 	}
 }
 
-// sourceRelease holds one page while others come and go: memory that is taken
-// back too early shows as a page whose bytes change.
+// sourceRelease keeps one page while others are fetched and released. If the memory of that
+// page is reused too early, its bytes change.
 func sourceRelease(t *testing.T, f SourceFixture) {
 	n := 0
 	f.Serve(func(bridge.Position) bridgetest.Answer {
@@ -383,7 +383,7 @@ func sourceRelease(t *testing.T, f SourceFixture) {
 
 func sourceOverlap(t *testing.T, f SourceFixture) {
 	f.Serve(func(at bridge.Position) bridgetest.Answer {
-		n, _ := strconv.Atoi(at.Cursor) // 0 on the first page, which has none
+		n, _ := strconv.Atoi(at.Cursor) // 0 for the first page, which has no cursor
 		return bridgetest.Answer{Body: pageBody(fmt.Sprint(n+1), itemBody(n))}
 	})
 	const pages = 20
@@ -424,8 +424,7 @@ func fetch(t *testing.T, s bridge.Source, at bridge.Position) (*bridge.Page, err
 	return s.Fetch(patiently(t), at)
 }
 
-// patiently returns a context for calls that must come back, and for what may
-// arrive behind them.
+// patiently returns a context for calls that must return, and for what may follow them.
 func patiently(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
@@ -441,7 +440,7 @@ func mustFetch(t *testing.T, s bridge.Source, at bridge.Position) *bridge.Page {
 	return p
 }
 
-// mustDecode may run only on the test's goroutine.
+// mustDecode must be called on the test's goroutine.
 func mustDecode(t *testing.T, s bridge.Source, p *bridge.Page) {
 	t.Helper()
 	if err := s.Decode(p); err != nil {
@@ -449,7 +448,7 @@ func mustDecode(t *testing.T, s bridge.Source, p *bridge.Page) {
 	}
 }
 
-// receive waits for a value, or ends the test naming what did not come.
+// receive waits for a value. At the timeout it ends the test with the name of the value.
 func receive[T any](t *testing.T, from <-chan T, what string) T {
 	t.Helper()
 	timer := time.NewTimer(patience)

@@ -15,24 +15,23 @@ import (
 	"exportbridge/bridge/bridgetest"
 )
 
-// StoreFixture is an empty server and what makes Stores on it.
+// StoreFixture is an empty server, and opens Stores on it.
 type StoreFixture struct {
-	// Open returns a Store of the named stream on the fixture's server, as a
-	// process that has just started makes it. The fixture closes it.
+	// Open returns a Store of the named stream on the fixture's server, like that of a new
+	// process. The fixture closes the Store.
 	Open func(stream string) bridge.Store
-	// Get returns the stored checkpoint of the stream "events", raw, or nil.
+	// Get returns the bytes of the stored checkpoint of the stream "events", or nil.
 	Get func() []byte
-	// Put replaces it by any bytes, as a foreign program would.
+	// Put replaces the stored checkpoint by any bytes, like a foreign program.
 	Put func(raw []byte)
-	// Wipe loses all that the server holds.
+	// Wipe deletes all data of the server.
 	Wipe func()
 	// History returns the versions in the history of "events", oldest first.
 	History func() []bridge.Version
 	// Break makes the server unreachable, and heal makes it answer again.
 	Break func() (heal func())
-	// FailNext makes the next Advance fail in the form Failed or Persisted.
-	// Nil where the server cannot be made to; the suite then skips what needs
-	// it, visibly.
+	// FailNext makes the next Advance fail in the form Failed or Persisted. It is nil if
+	// the server cannot do that; then the suite skips the tests that need it.
 	FailNext func(f bridgetest.Failure)
 }
 
@@ -74,7 +73,7 @@ func storeStreams(t *testing.T, f StoreFixture) {
 func storeLoads(t *testing.T, f StoreFixture) {
 	c := fullCheckpoint()
 	mustAdvance(t, f.Open(stream), bridge.Checkpoint{}, c)
-	wantStored(t, f.Open(stream), c) // by another process
+	wantStored(t, f.Open(stream), c) // as another process would
 	got, err := bridge.DecodeCheckpoint(f.Get())
 	if diff := cmp.Diff(c, got); err != nil || diff != "" {
 		t.Errorf("the stored bytes are not the checkpoint's JSON form: %v\n%s", err, diff)
@@ -181,7 +180,7 @@ func storeHistory(t *testing.T, f StoreFixture) {
 func storeRepeats(t *testing.T, f StoreFixture) {
 	s := f.Open(stream)
 	from, to := checkpointAt(0, 1), checkpointAt(1, 0)
-	to.Change = &bridge.Change{ID: "r1", Kind: bridge.KindReset} // not from's: a repetition all the same
+	to.Change = &bridge.Change{ID: "r1", Kind: bridge.KindReset} // not that of from: a repetition even so
 	mustAdvance(t, s, bridge.Checkpoint{}, from)
 	mustAdvance(t, s, from, to)
 	before, history := f.Get(), f.History()
@@ -251,11 +250,11 @@ func storeWiped(t *testing.T, f StoreFixture) {
 	mustAdvance(t, s, second, third)
 	wantStored(t, s, third)
 	f.Wipe()
-	mustAdvance(t, s, second, third) // a repetition, but nothing is stored
+	mustAdvance(t, s, second, third) // a repetition, although nothing is stored
 	wantStored(t, s, third)
 }
 
-// storeConcurrent lets sessions race for each version: one wins it.
+// storeConcurrent lets sessions race for each version: one of them wins.
 func storeConcurrent(t *testing.T, f StoreFixture) {
 	const sessions, versions = 8, 10
 	var wins [versions + 1]int
@@ -293,8 +292,7 @@ func storeConcurrent(t *testing.T, f StoreFixture) {
 	}
 }
 
-// checkpointAt returns a data checkpoint that no other version shares a cursor
-// with.
+// checkpointAt returns a data checkpoint whose cursor no other version has.
 func checkpointAt(epoch, seq int64) bridge.Checkpoint {
 	return bridge.Checkpoint{
 		Format: bridge.CheckpointFormat, Stream: stream, Version: bridge.Version{Epoch: epoch, Seq: seq},
@@ -304,8 +302,7 @@ func checkpointAt(epoch, seq int64) bridge.Checkpoint {
 	}
 }
 
-// fullCheckpoint sets every field, among them values that a careless encoding
-// alters.
+// fullCheckpoint sets every field. Some values are altered by a careless encoding.
 func fullCheckpoint() bridge.Checkpoint {
 	c := checkpointAt(3, 1<<40)
 	c.Cursor = "a+b/c=d%2B&#?;<>\"\\ ключ 🙂\u2028"
@@ -326,7 +323,7 @@ func fullCheckpoint() bridge.Checkpoint {
 	return c
 }
 
-// transient reports whether err is an error that the engine tries again after.
+// transient reports whether the engine retries after err.
 func transient(err error) bool {
 	return err != nil && !errors.Is(err, bridge.ErrNoCheckpoint) &&
 		!errors.Is(err, bridge.ErrConflict) && !errors.Is(err, bridge.ErrForeign)

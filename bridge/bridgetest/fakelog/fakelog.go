@@ -1,5 +1,5 @@
-// Package fakelog has a topic in memory that is read like a kafkaclient.Log,
-// read_committed, and records as the topic of a stream has them.
+// Package fakelog has a topic in memory with the methods of a read_committed
+// kafkaclient.Log, and makes records like those of a stream's topic.
 package fakelog
 
 import (
@@ -23,20 +23,21 @@ type Log struct {
 
 	mu    sync.Mutex // guards all below
 	parts [][]*kgo.Record
-	first []int64         // where each partition begins
-	open  map[int32]int64 // first offset of the transaction that is open, by partition
-	cut   int             // so many records of a Read, then it ends; below 0 is never
+	first []int64         // first offset of each partition
+	open  map[int32]int64 // first offset of the open transaction, by partition
+	cut   int             // number of records after which a Read ends; negative for no limit
 	reads int
 	id    string
 	keeps kafkaclient.Settings
-	// changed is closed, and made anew, with every change.
+	// changed is closed and replaced with every change.
 	changed chan struct{}
 }
 
 // New returns an empty topic.
 func New(topic string, partitions int) *Log {
 	return &Log{
-		name: topic, parts: make([][]*kgo.Record, partitions), first: make([]int64, partitions), open: make(map[int32]int64), cut: -1,
+		name: topic, parts: make([][]*kgo.Record, partitions), first: make([]int64, partitions),
+		open: make(map[int32]int64), cut: -1,
 		changed: make(chan struct{}), id: "first", keeps: kafkaclient.Settings{Known: true, Retention: kafkaclient.ForEver},
 	}
 }
@@ -44,14 +45,14 @@ func New(topic string, partitions int) *Log {
 // Expire sets the topic's retention.
 func (l *Log) Expire(retention time.Duration) { l.change(func() { l.keeps.Retention = retention }) }
 
-// Remake deletes the topic and makes it again under another id.
+// Remake recreates the topic with another id.
 func (l *Log) Remake(id string) {
 	l.change(func() {
 		l.id, l.parts, l.first = id, make([][]*kgo.Record, len(l.parts)), make([]int64, len(l.parts))
 	})
 }
 
-// Kept says which of its records the topic still has.
+// Kept returns which of its records the topic still has.
 func (l *Log) Kept(ctx context.Context) ([]kafkaclient.Kept, error) {
 	spans, err := l.Bounds(ctx)
 	if err != nil {
@@ -65,8 +66,8 @@ func (l *Log) Kept(ctx context.Context) ([]kafkaclient.Kept, error) {
 	return []kafkaclient.Kept{k}, err
 }
 
-// Append adds records to a partition, committed or, while a transaction is open
-// there, behind it.
+// Append adds records to a partition. They are committed, unless the partition has an open
+// transaction.
 func (l *Log) Append(partition int32, records ...*kgo.Record) {
 	l.change(func() {
 		for _, r := range records {
@@ -76,20 +77,19 @@ func (l *Log) Append(partition int32, records ...*kgo.Record) {
 	})
 }
 
-// Begin opens a transaction in a partition. What is appended from now on is not
-// seen before the transaction is committed.
+// Begin opens a transaction in a partition. Records that are appended from now on are
+// hidden until commit is called.
 func (l *Log) Begin(partition int32) (commit func()) {
 	l.change(func() { l.open[partition] = int64(len(l.parts[partition])) })
 	return func() { l.change(func() { delete(l.open, partition) }) }
 }
 
-// Delete has retention take the records of a partition before an offset.
+// Delete deletes the records of a partition before an offset, like retention.
 func (l *Log) Delete(partition int32, before int64) {
 	l.change(func() { l.first[partition] = before })
 }
 
-// Cut makes each Read fail behind n records, as where a broker goes away for
-// too long.
+// Cut makes each Read fail after n records, like a broker that stays away too long.
 func (l *Log) Cut(n int) { l.change(func() { l.cut = n }) }
 
 // Reads returns the number of calls of Read so far.
@@ -110,7 +110,7 @@ func (l *Log) change(f func()) {
 // Topic is the name of the topic.
 func (l *Log) Topic() string { return l.name }
 
-// Bounds returns all that can be read of each partition now.
+// Bounds returns the offsets of each partition that can be read now.
 func (l *Log) Bounds(context.Context) (map[int32]kafkaclient.Span, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,7 +121,7 @@ func (l *Log) Bounds(context.Context) (map[int32]kafkaclient.Span, error) {
 	return all, nil
 }
 
-// stable returns the last stable offset, by the caller holding mu.
+// stable returns the last stable offset. The caller holds mu.
 func (l *Log) stable(id int32) int64 {
 	if at, ok := l.open[id]; ok {
 		return at
@@ -129,7 +129,7 @@ func (l *Log) stable(id int32) int64 {
 	return int64(len(l.parts[id]))
 }
 
-// Ends returns where the partitions end, open transactions included.
+// Ends returns the ends of the partitions, open transactions included.
 func (l *Log) Ends(context.Context) (map[int32]int64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,14 +140,16 @@ func (l *Log) Ends(context.Context) (map[int32]int64, error) {
 	return ends, nil
 }
 
-// After returns the first offset of each partition whose record is at or after
-// a time, in milliseconds since the epoch; the end where there is none.
+// After returns the offset of the first record of each partition at or after a time, in
+// milliseconds since the epoch. Without such a record it returns the end.
 func (l *Log) After(_ context.Context, millis int64) (map[int32]int64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	offsets := make(map[int32]int64)
 	for id, records := range l.parts {
-		at := slices.IndexFunc(records, func(r *kgo.Record) bool { return r.Offset >= l.first[id] && r.Timestamp.UnixMilli() >= millis })
+		at := slices.IndexFunc(records, func(r *kgo.Record) bool {
+			return r.Offset >= l.first[id] && r.Timestamp.UnixMilli() >= millis
+		})
 		if at < 0 {
 			at = len(records)
 		}
@@ -156,11 +158,11 @@ func (l *Log) After(_ context.Context, millis int64) (map[int32]int64, error) {
 	return offsets, nil
 }
 
-// errCut: see Log.Cut.
+// errCut is the error of a Read after Cut.
 var errCut = errors.New("the broker is away")
 
-// Read calls visit with the records of the spans, and waits for what an open
-// transaction hides as long as ctx allows.
+// Read calls visit with the records of the spans. It waits until ctx ends for records that
+// an open transaction hides.
 func (l *Log) Read(ctx context.Context, spans map[int32]kafkaclient.Span, visit func(*kgo.Record) error) error {
 	l.mu.Lock()
 	l.reads++
@@ -188,10 +190,11 @@ func (l *Log) Read(ctx context.Context, spans map[int32]kafkaclient.Span, visit 
 }
 
 func (l *Log) incomplete(id int32, rest kafkaclient.Span, why error) error {
-	return &kafkaclient.IncompleteError{Topic: l.name, Partitions: []kafkaclient.Unread{{Partition: id, Span: rest}}, Err: why}
+	unread := []kafkaclient.Unread{{Partition: id, Span: rest}}
+	return &kafkaclient.IncompleteError{Topic: l.name, Partitions: unread, Err: why}
 }
 
-// at waits for a record to be committed.
+// at waits until the record at an offset is committed, and returns it.
 func (l *Log) at(ctx context.Context, id int32, offset int64) (*kgo.Record, error) {
 	for {
 		l.mu.Lock()
@@ -214,7 +217,7 @@ func (l *Log) at(ctx context.Context, id int32, offset int64) (*kgo.Record, erro
 	}
 }
 
-// Record is a record of a time with these headers, given as pairs.
+// Record returns a record with this time and these headers, given as pairs.
 func Record(at time.Time, value string, headers ...string) *kgo.Record {
 	r := &kgo.Record{Value: []byte(value), Timestamp: at}
 	for pair := range slices.Chunk(headers, 2) {

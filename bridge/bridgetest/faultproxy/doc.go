@@ -1,4 +1,4 @@
-// Package faultproxy stands between a client and a server and cuts, delays or
-// loses what they say: [StartKafkaProxy] knows Kafka's requests and replies,
-// [StartTCPProxy] any bytes.
+// Package faultproxy has proxies that cut connections, and delay or lose data between a
+// client and a server. [StartKafkaProxy] knows Kafka's requests and replies,
+// [StartTCPProxy] takes any bytes.
 package faultproxy

@@ -11,11 +11,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// maxFrame is more than a broker takes. A larger one is not Kafka's: TLS, say.
+// maxFrame is more than a broker accepts. A larger frame is not Kafka's protocol, but TLS
+// for example.
 const maxFrame = 256 << 20
 
-// readFrame returns one request or reply, the four bytes of its size included,
-// in memory if that is large enough.
+// readFrame returns one request or reply with the four bytes of its size. It uses memory if
+// that is large enough.
 func readFrame(from io.Reader, memory []byte) ([]byte, error) {
 	var size [4]byte
 	if _, err := io.ReadFull(from, size[:]); err != nil {
@@ -30,13 +31,13 @@ func readFrame(from io.Reader, memory []byte) ([]byte, error) {
 	return frame, err
 }
 
-// requestHeader is what every request begins with.
+// requestHeader is the beginning of every request.
 type requestHeader struct {
 	key         kmsg.Key
 	version     int16
 	correlation int32
 	client      string
-	body        []byte // the client's tags come first if the version has any
+	body        []byte // begins with the tags of the header, if the version has tags
 }
 
 func parseRequest(frame []byte) (requestHeader, error) {
@@ -52,10 +53,10 @@ func parseRequest(frame []byte) (requestHeader, error) {
 	return h, nil
 }
 
-// correlationOf returns the id of the request that a reply is for.
+// correlationOf returns the correlation id of a reply.
 func correlationOf(reply []byte) int32 { return int32(binary.BigEndian.Uint32(reply[4:])) }
 
-// decode returns the whole request, or nil for a kind that is unknown.
+// decode returns the request, or nil for an unknown kind.
 func (h *requestHeader) decode() (kmsg.Request, error) {
 	request := h.key.Request()
 	if request == nil {
@@ -72,8 +73,7 @@ func (h *requestHeader) decode() (kmsg.Request, error) {
 	return request, nil
 }
 
-// decodeReply returns the reply to the request, or nil for a kind that is
-// unknown.
+// decodeReply returns the reply to the request, or nil for an unknown kind.
 func (h *requestHeader) decodeReply(frame []byte) (kmsg.Response, error) {
 	reply := h.key.Response()
 	if reply == nil {
@@ -81,7 +81,7 @@ func (h *requestHeader) decodeReply(frame []byte) (kmsg.Response, error) {
 	}
 	reply.SetVersion(h.version)
 	r := kbin.Reader{Src: frame[8:]}
-	if reply.IsFlexible() && h.key != kmsg.ApiVersions { // its replies never have tags in the header
+	if reply.IsFlexible() && h.key != kmsg.ApiVersions { // the header of an ApiVersions reply never has tags
 		kmsg.SkipTags(&r)
 	}
 	if err := reply.ReadFrom(r.Src); err != nil {

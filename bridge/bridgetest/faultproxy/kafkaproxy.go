@@ -24,13 +24,13 @@ const (
 	// DropReply lets the broker execute the request and cuts the connection
 	// instead of delivering the reply.
 	DropReply
-	// DelayRequest delivers the request later, even if its client has given
-	// up by then, and with it all that follow it on the connection.
+	// DelayRequest delivers the request later, even if the client has given up by then.
+	// Later requests on the connection wait too.
 	DelayRequest
-	// DelayReply delivers the reply later, and with it all that follow it.
+	// DelayReply delivers the reply later. Later replies on the connection wait too.
 	DelayReply
-	// LateRequest cuts the client's connection at once and delivers the
-	// request later, over the connection that the broker still has.
+	// LateRequest cuts the client's connection at once. It delivers the request later, over
+	// the connection to the broker, which stays open.
 	LateRequest
 )
 
@@ -42,53 +42,51 @@ func (f KafkaFault) String() string {
 	return names[f]
 }
 
-// KafkaRule says which requests are hit, and how.
+// KafkaRule selects requests and the fault that hits them.
 type KafkaRule struct {
 	Fault KafkaFault
-	// Delay is for DelayRequest, DelayReply and LateRequest; hits are delayed by
-	// Delay to Delay+Spread, evenly distributed and the same in each run. Until,
-	// if it is not nil, has to be closed as well: an event instead of a time.
+	// Delay is for DelayRequest, DelayReply and LateRequest. The delay of a hit is between
+	// Delay and Delay+Spread: the delays are evenly distributed, and the same in each run.
+	// If Until is not nil, a hit also waits until it is closed.
 	Delay, Spread time.Duration
 	Until         <-chan struct{}
 	// Keys are the kinds of request; none means all.
 	Keys []kmsg.Key
 	// Client is a kgo.ClientID; empty means all.
 	Client string
-	// When narrows the rule further, nil does not. It gets each request that
-	// the above matches, one at a time, and must neither block nor keep it.
+	// When, if not nil, narrows the rule further. It gets each request that matches Keys
+	// and Client, one at a time. It must neither block nor keep the request.
 	When func(kmsg.Request) bool
-	// Nth counts the matching requests from now on: the first to be hit. 0
-	// is the same as 1.
+	// Nth is the first matching request to hit, counted from now on. 0 is the same as 1.
 	Nth int
-	// Times is how many are hit from there on: 0 is the same as 1, and
-	// negative means all until RuleStats.Remove.
+	// Times is the number of requests to hit: 0 is the same as 1, and a negative number
+	// means all until RuleStats.Remove.
 	Times int
-	// Chance hits each of them with this probability only; 0 means always.
+	// Chance is the probability with which each of these requests is hit; 0 means always.
 	// The same Seed gives the same choices for the same requests.
 	Chance float64
 	Seed   uint64
 }
 
-// KafkaProxy stands between clients and brokers, knows Kafka's framing and
-// breaks single requests. A cluster that is behind it advertises the proxy's
-// addresses, so that all connections of a client lead through it:
+// KafkaProxy is a proxy between clients and brokers. It knows Kafka's framing and breaks
+// single requests. The cluster behind it advertises the proxy's addresses, so that all
+// connections of a client lead through the proxy:
 //
 //	p := faultproxy.StartKafkaProxy(t)
 //	k := servers.EmbeddedKafka(t, kfake.ListenFn(p.Listen))
 //	k := servers.StartKafka(t, servers.KafkaOptions{Proxy: p})
 //
-// Apache Kafka keeps its plain listeners beside it; with kfake the clients
-// that a test does not want broken dial with Direct. Before a cluster that
-// advertises itself, use Before. The proxy cannot look into TLS. Its methods
-// may be called concurrently.
+// The plain listeners of Apache Kafka stay reachable without the proxy. With kfake, a
+// client avoids the proxy with Direct. For a cluster that advertises itself, use Before.
+// The proxy cannot read TLS. Its methods may be called concurrently.
 type KafkaProxy struct {
 	*relay
 
-	renaming sync.Mutex              // held before mu
-	fronts   map[string]*net.TCPAddr // address of the proxy by the advertised one; guarded by renaming
+	renaming sync.Mutex              // locked before mu
+	fronts   map[string]*net.TCPAddr // addresses of the proxy, by the advertised one; guarded by renaming
 
 	mu     sync.Mutex        // guards all below
-	direct map[string]string // address of the broker by that of the proxy
+	direct map[string]string // addresses of the brokers, by that of the proxy
 	addrs  []string
 	rules  []*kafkaRule
 }
@@ -101,8 +99,8 @@ type kafkaRule struct {
 	chances *rand.Rand
 }
 
-// StartKafkaProxy starts a proxy, still without brokers, for the length of the
-// test. Start it before its brokers, or they end after it.
+// StartKafkaProxy starts a proxy without brokers, which the end of the test closes. Start
+// it before its brokers: a proxy that starts later ends before them.
 func StartKafkaProxy(t testing.TB) *KafkaProxy {
 	t.Helper()
 	p := NewKafkaProxy()
@@ -110,19 +108,19 @@ func StartKafkaProxy(t testing.TB) *KafkaProxy {
 	return p
 }
 
-// NewKafkaProxy does the same outside a test. The caller must Close it.
+// NewKafkaProxy is StartKafkaProxy outside a test. The caller must Close the proxy.
 func NewKafkaProxy() *KafkaProxy {
 	return &KafkaProxy{relay: newRelay(), fronts: make(map[string]*net.TCPAddr), direct: make(map[string]string)}
 }
 
-// Addrs returns the addresses of all brokers, as clients reach them.
+// Addrs returns the addresses of all brokers for clients.
 func (p *KafkaProxy) Addrs() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.addrs)
 }
 
-// Direct dials a broker past the proxy, for kgo.Dialer.
+// Direct dials a broker without the proxy, for kgo.Dialer.
 func (p *KafkaProxy) Direct(ctx context.Context, network, addr string) (net.Conn, error) {
 	p.mu.Lock()
 	broker, ok := p.direct[addr]
@@ -133,8 +131,8 @@ func (p *KafkaProxy) Direct(ctx context.Context, network, addr string) (net.Conn
 	return (&net.Dialer{}).DialContext(ctx, network, broker)
 }
 
-// Listen is for kfake.ListenFn: the proxy listens at the address, and the
-// broker at another one that nobody else knows.
+// Listen is for kfake.ListenFn. The proxy listens at the address, and the broker at another
+// one that only the proxy knows.
 func (p *KafkaProxy) Listen(network, at string) (net.Listener, error) {
 	l, err := net.Listen(network, anyPort)
 	if err != nil {
@@ -148,7 +146,7 @@ func (p *KafkaProxy) Listen(network, at string) (net.Listener, error) {
 	return &hiddenListener{Listener: l, front: front}, nil
 }
 
-// hiddenListener gives the address of the proxy for its own.
+// hiddenListener reports the address of the proxy as its own.
 type hiddenListener struct {
 	net.Listener
 	front net.Addr
@@ -156,7 +154,7 @@ type hiddenListener struct {
 
 func (l *hiddenListener) Addr() net.Addr { return l.front }
 
-// Front listens at one address for the broker at another.
+// Front listens at one address for the broker at another address.
 func (p *KafkaProxy) Front(at, broker string) (net.Addr, error) {
 	front, err := p.forward(at, broker, p.carry)
 	if err != nil {
@@ -169,8 +167,8 @@ func (p *KafkaProxy) Front(at, broker string) (net.Addr, error) {
 	return front, nil
 }
 
-// Add adds a rule, which holds from now on. Of several that match a request
-// the one added first hits it; the others do not count it.
+// Add adds a rule, which applies from now on. If several rules match a request, the one
+// added first hits it, and the others do not count it.
 func (p *KafkaProxy) Add(rule KafkaRule) *RuleStats {
 	r := &kafkaRule{KafkaRule: rule, chances: rand.New(rand.NewPCG(rule.Seed, 0))}
 	what := []string{rule.Fault.String()}
@@ -222,20 +220,20 @@ func (r *kafkaRule) matches(h *requestHeader) bool {
 	return true
 }
 
-// kafkaLink is one connection with the requests whose replies are awaited.
+// kafkaLink is a connection with its requests that have no reply yet.
 type kafkaLink struct {
 	*link
 	proxy *KafkaProxy
-	news  chan struct{} // one is enough: a reply has come
+	news  chan struct{} // has room for one: a reply has arrived
 
 	mu      sync.Mutex // guards pending
 	pending map[int32]forwarded
 }
 
-// forwarded is a request that the broker has.
+// forwarded is a request that the broker has got.
 type forwarded struct {
 	header requestHeader
-	rule   *kafkaRule // what hits it; nil is nothing
+	rule   *kafkaRule // the rule that hits it, or nil
 }
 
 func (p *KafkaProxy) carry(ctx context.Context, l *link) {
@@ -272,7 +270,7 @@ func (k *kafkaLink) request(ctx context.Context, f piece) error {
 			return err
 		}
 	}
-	h.body = nil // its memory is used again
+	h.body = nil // its memory is reused
 	k.ask(forwarded{header: h, rule: rule})
 	_, err = k.server.Write(f.data)
 	return err
@@ -307,7 +305,7 @@ func (k *kafkaLink) reply(ctx context.Context, f piece) error {
 	return nil
 }
 
-// delay waits as the rule says for what came at a time.
+// delay waits for the delay of a rule, counted from the arrival at a time.
 func (k *kafkaLink) delay(ctx context.Context, rule *kafkaRule, at time.Time) error {
 	if rule.Until != nil {
 		select {
@@ -319,8 +317,7 @@ func (k *kafkaLink) delay(ctx context.Context, rule *kafkaRule, at time.Time) er
 	return k.proxy.release(ctx, at.Add(rule.wait()))
 }
 
-// wait is the delay of the next hit. The golden section spreads the delays
-// evenly.
+// wait returns the delay of the next hit. The golden ratio distributes the delays evenly.
 func (r *kafkaRule) wait() time.Duration {
 	_, part := math.Modf(float64(r.hits.Count()) * (math.Phi - 1))
 	return r.Delay + time.Duration(part*float64(r.Spread))
@@ -332,7 +329,7 @@ func (k *kafkaLink) ask(a forwarded) {
 	k.pending[a.header.correlation] = a
 }
 
-// answer returns the request that a reply is for.
+// answer returns the request of a reply.
 func (k *kafkaLink) answer(correlation int32) forwarded {
 	k.mu.Lock()
 	a := k.pending[correlation]
@@ -345,8 +342,8 @@ func (k *kafkaLink) answer(correlation int32) forwarded {
 	return a
 }
 
-// settle waits until the broker has answered everything: it might not execute
-// what comes over a connection that has ended.
+// settle waits until the broker has answered all requests. A broker may drop a request
+// whose connection has ended.
 func (k *kafkaLink) settle(ctx context.Context) {
 	for {
 		k.mu.Lock()

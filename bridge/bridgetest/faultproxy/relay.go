@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// relay is what the fault proxies share: it accepts connections, opens one to
-// the server for each, and can hold back or cut all of them. Its methods may
-// be called concurrently.
+// relay is the part that the fault proxies share. It accepts connections, opens one to the
+// server for each, and can block or cut all of them. Its methods may be called
+// concurrently.
 type relay struct {
 	work sync.WaitGroup // one for each listener and each connection
 
 	mu        sync.Mutex // guards all below
 	listeners []net.Listener
 	links     map[*link]struct{}
-	passing   chan struct{} // closed, but for the time of a blackhole
+	passing   chan struct{} // closed, except during a blackhole
 	refusing  bool
 	closed    bool
 }
@@ -32,10 +32,9 @@ func newRelay() *relay {
 	return &relay{links: make(map[*link]struct{}), passing: passing}
 }
 
-// Blackhole holds back whatever is sent, in both directions, and keeps the
-// connections open, until it is called with false. What was held back is
-// delivered then, even if its sender has given up: as in a network that loses
-// packets for a while.
+// Blackhole(true) keeps the connections open and blocks all data in both directions.
+// Blackhole(false) delivers the blocked data, even if the sender has given up. A network
+// that loses packets for a while does the same.
 func (r *relay) Blackhole(on bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -47,8 +46,7 @@ func (r *relay) Blackhole(on bool) {
 	}
 }
 
-// Refuse cuts all connections and each new one at once, until it is called
-// with false.
+// Refuse(true) cuts all connections, and each new one at once. Refuse(false) ends that.
 func (r *relay) Refuse(on bool) {
 	r.mu.Lock()
 	r.refusing = on
@@ -58,8 +56,7 @@ func (r *relay) Refuse(on bool) {
 	}
 }
 
-// CutAll cuts all connections. What is on its way is lost, late requests
-// included.
+// CutAll cuts all connections. Data in transit is lost, and so are late requests.
 func (r *relay) CutAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,7 +65,7 @@ func (r *relay) CutAll() {
 	}
 }
 
-// Close ends the proxy with all its connections.
+// Close closes the proxy and all its connections.
 func (r *relay) Close() error {
 	r.mu.Lock()
 	r.closed, r.refusing = true, true
@@ -83,8 +80,8 @@ func (r *relay) Close() error {
 	return errors.Join(errs...)
 }
 
-// forward listens at an address and lets carry run for each connection there.
-// It returns the address with its port.
+// forward listens at an address, and calls carry for each connection. It returns the
+// address with its port.
 func (r *relay) forward(at, upstream string, carry func(context.Context, *link)) (net.Addr, error) {
 	front, err := net.Listen("tcp", at)
 	if err != nil {
@@ -100,7 +97,7 @@ func (r *relay) forward(at, upstream string, carry func(context.Context, *link))
 		for {
 			client, err := front.Accept()
 			if err != nil {
-				return // Close has closed it
+				return // Close has closed the listener
 			}
 			r.work.Go(func() { r.connect(client, upstream, carry) })
 		}
@@ -108,8 +105,8 @@ func (r *relay) forward(at, upstream string, carry func(context.Context, *link))
 	return front.Addr(), nil
 }
 
-// connect carries one connection until it ends. A server that is not there
-// looks to the client like one that hangs up.
+// connect carries one connection until it ends. To the client, a missing server looks like
+// one that closes the connection.
 func (r *relay) connect(client net.Conn, upstream string, carry func(context.Context, *link)) {
 	network := "tcp"
 	if strings.HasPrefix(upstream, "/") {
@@ -146,7 +143,7 @@ func (r *relay) forget(l *link) {
 	delete(r.links, l)
 }
 
-// release waits until a time has come and nothing is held back.
+// release waits until a given time, and then until no blackhole blocks the data.
 func (r *relay) release(ctx context.Context, at time.Time) error {
 	if err := sleepUntil(ctx, at); err != nil {
 		return err
@@ -162,46 +159,46 @@ func (r *relay) release(ctx context.Context, at time.Time) error {
 	}
 }
 
-// link is a client's connection with its connection to the server.
+// link is a client's connection with the connection to the server.
 type link struct {
 	client, server net.Conn
 	cancel         context.CancelFunc
 }
 
-// cut ends both connections. It may be called more than once.
+// cut closes both connections. It may be called several times.
 func (l *link) cut() {
 	l.cancel()
 	l.client.Close()
 	l.server.Close()
 }
 
-// deliver sends to the client. A client that is gone gets nothing, but the link
-// lives on: its last request may still be on its way.
+// deliver sends data to the client. It ignores errors: the link continues without the
+// client, whose last request may still be in transit.
 func (l *link) deliver(data []byte) { _, _ = l.client.Write(data) }
 
-// piece is what arrived at once, some bytes or a frame, and when.
+// piece is a frame, or the bytes of one read, with the time of arrival.
 type piece struct {
 	data []byte
 	at   time.Time
 }
 
-// carriage is how a proxy carries one connection.
+// carriage is how a proxy forwards one connection.
 type carriage struct {
-	// read returns the next piece of what one side sends, in the given memory if
-	// that is large enough. The memory is used again once the piece has passed.
+	// read returns the next piece from one side. It uses the given memory if that is large
+	// enough. The memory is reused after the piece was forwarded.
 	read func(from io.Reader, memory []byte) ([]byte, error)
-	// request and reply pass a piece on. An error cuts the link.
+	// request and reply forward a piece. An error cuts the link.
 	request, reply func(piece) error
-	// settle runs when the client has ended and all its requests are passed.
-	// The link is cut after it.
+	// settle runs when the client has ended and all its requests are forwarded. Then the
+	// link is cut.
 	settle func()
 }
 
-// readBuffer saves a system call for the size of each frame.
+// readBuffer saves a system call per frame: that for the frame's size.
 const readBuffer = 64 << 10
 
-// carry moves pieces both ways until one side ends or the link is cut. What
-// the client sent before it ended is delivered all the same.
+// carry forwards pieces both ways until one side ends or the link is cut. Data that the
+// client sent before it ended is delivered.
 func (l *link) carry(ctx context.Context, c carriage) {
 	client, server := bufio.NewReaderSize(l.client, readBuffer), bufio.NewReaderSize(l.server, readBuffer)
 	var requests sync.WaitGroup
@@ -212,8 +209,8 @@ func (l *link) carry(ctx context.Context, c carriage) {
 	requests.Wait()
 }
 
-// flow passes pieces on in their order and then cuts the link. Reading goes on
-// while a piece is delayed, so that its delay does not add to that of the next.
+// flow forwards pieces in order, and then cuts the link. It keeps reading while a piece is
+// delayed, so that delays do not add up.
 func (l *link) flow(
 	ctx context.Context, next func(memory []byte) ([]byte, error), pass func(piece) error, settle func(),
 ) {

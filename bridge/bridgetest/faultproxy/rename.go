@@ -8,10 +8,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Before stands before a broker that advertises its own address, and returns
-// the proxy's. From then on, replies that list brokers name the proxy instead,
-// so that all connections of a client lead through it. A reply that reports a
-// moved partition keeps the new leader's address.
+// Before starts a proxy for a broker that advertises its own address, and returns the
+// proxy's address. From then on, replies that list brokers name the proxy, so that all
+// connections of a client lead through it. A reply that reports a moved partition keeps the
+// new leader's address.
 func (p *KafkaProxy) Before(broker string) (*net.TCPAddr, error) {
 	p.renaming.Lock()
 	defer p.renaming.Unlock()
@@ -32,7 +32,7 @@ func (p *KafkaProxy) renames() bool {
 	return len(p.fronts) > 0
 }
 
-// rename puts the proxy's addresses into a reply that lists brokers.
+// rename replaces the brokers' addresses in a reply by those of the proxy.
 func (p *KafkaProxy) rename(h *requestHeader, frame []byte) ([]byte, error) {
 	if h.key != kmsg.Metadata && h.key != kmsg.FindCoordinator && h.key != kmsg.DescribeCluster || !p.renames() {
 		return frame, nil
@@ -43,7 +43,7 @@ func (p *KafkaProxy) rename(h *requestHeader, frame []byte) ([]byte, error) {
 	}
 	for _, a := range addressesIn(reply) {
 		if *a.host == "" {
-			continue // there is no coordinator
+			continue // the reply names no coordinator
 		}
 		front, err := p.Before(net.JoinHostPort(*a.host, strconv.Itoa(int(*a.port))))
 		if err != nil {
@@ -60,7 +60,7 @@ func (p *KafkaProxy) rename(h *requestHeader, frame []byte) ([]byte, error) {
 	return out, nil
 }
 
-// address is where a reply says that a broker is.
+// address is a broker's address in a reply.
 type address struct {
 	host *string
 	port *int32

@@ -9,8 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// RuleStats counts what a rule of a proxy did. Its methods may be called
-// concurrently.
+// RuleStats counts the hits of a rule. Its methods may be called concurrently.
 type RuleStats struct {
 	what   string
 	remove func()
@@ -25,7 +24,7 @@ func newRuleStats(what string, remove func()) *RuleStats {
 	return &RuleStats{what: what, remove: remove, changed: make(chan struct{})}
 }
 
-// add counts a hit with the reply that the client did not get, if there is one.
+// add counts a hit. reply is the reply that the client did not get, if there is one.
 func (h *RuleStats) add(reply kmsg.Response) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -37,23 +36,23 @@ func (h *RuleStats) add(reply kmsg.Response) {
 	h.changed = make(chan struct{})
 }
 
-// Count returns how often the rule has hit. A hit counts when all is done but
-// to cut the connection, if it will be: a client that misses its reply finds
-// it counted, and the server has executed what was to reach it.
+// Count returns the number of hits. A hit is counted before its connection is cut, after
+// the server has executed the request, if it gets it. So a client that misses its reply
+// finds the hit counted.
 func (h *RuleStats) Count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.count
 }
 
-// Replies returns what a Kafka broker answered and the client never got.
+// Replies returns the replies of a Kafka broker that the client never got.
 func (h *RuleStats) Replies() []kmsg.Response {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.replies)
 }
 
-// Wait waits until the rule has hit so many times.
+// Wait waits until the rule has this number of hits.
 func (h *RuleStats) Wait(ctx context.Context, count int) error {
 	for {
 		h.mu.Lock()
@@ -70,5 +69,5 @@ func (h *RuleStats) Wait(ctx context.Context, count int) error {
 	}
 }
 
-// Remove ends the rule. What it has hit stays so: a late request still comes.
+// Remove ends the rule. It does not undo hits: a late request is still delivered.
 func (h *RuleStats) Remove() { h.remove() }

@@ -14,11 +14,11 @@ import (
 	"exportbridge/bridge/bridgetest/must"
 )
 
-// errCut ends a link on purpose.
+// errCut means that the proxy has cut a link on purpose.
 var errCut = errors.New("cut by the proxy")
 
-// TCPProxy stands before a server, such as Redis or the export API, and breaks
-// connections on demand. Its methods may be called concurrently.
+// TCPProxy is a proxy for a server such as Redis or the export API. It breaks connections
+// on demand. Its methods may be called concurrently.
 type TCPProxy struct {
 	*relay
 	addr string
@@ -33,18 +33,17 @@ type TCPProxy struct {
 type requestCut struct {
 	text      string
 	left      int
-	persisted bool // at the reply
+	persisted bool // cut at the reply, not at the request
 }
 
-// replyCut cuts the connection that gets the next reply.
+// replyCut cuts the connection of the next reply.
 type replyCut struct {
-	left int64 // bytes that still pass
-	link *link // nil until a reply comes
+	left int64 // bytes to forward before the cut
+	link *link // nil until a reply begins
 	hits *RuleStats
 }
 
-// StartTCPProxy starts a proxy to the server at upstream for the length of the
-// test.
+// StartTCPProxy starts a proxy to the server at upstream, which the end of the test closes.
 func StartTCPProxy(t testing.TB, upstream string) *TCPProxy {
 	t.Helper()
 	p := must.Get(LaunchTCPProxy(upstream))(t)
@@ -52,7 +51,7 @@ func StartTCPProxy(t testing.TB, upstream string) *TCPProxy {
 	return p
 }
 
-// LaunchTCPProxy does the same outside a test. The caller must Close it.
+// LaunchTCPProxy is StartTCPProxy outside a test. The caller must Close the proxy.
 func LaunchTCPProxy(upstream string) (*TCPProxy, error) {
 	p := &TCPProxy{relay: newRelay()}
 	addr, err := p.forward(anyPort, upstream, p.carry)
@@ -69,20 +68,18 @@ func finishProxy(t testing.TB, end func() error) {
 	}
 }
 
-// Addr is where clients connect.
+// Addr returns the address for clients.
 func (p *TCPProxy) Addr() string { return p.addr }
 
-// Delay lets bytes to the server and bytes from it pass so much later. What is
-// on its way already keeps its delay.
+// Delay delays data to the server and data from it. Data in transit keeps its delay.
 func (p *TCPProxy) Delay(request, reply time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.request, p.reply = request, reply
 }
 
-// CutReply cuts the connection on which the server sends the next bytes, after
-// so many of them, at 0 before the first: the server has done what it was
-// asked, and the client does not get to know.
+// CutReply cuts the connection of the next reply after a number of its bytes, 0 for none.
+// The server has executed the request, and the client does not know.
 func (p *TCPProxy) CutReply(after int64) *RuleStats {
 	c := &replyCut{left: after}
 	c.hits = newRuleStats(fmt.Sprintf("cut a reply after %d bytes", after), func() { p.removeCut(c) })
@@ -92,15 +89,15 @@ func (p *TCPProxy) CutReply(after int64) *RuleStats {
 	return c.hits
 }
 
-// CutRequests cuts the connections of the next n requests that contain a text: the server
-// does not get them. If persisted is set, it executes them, and the client does not get to know.
+// CutRequests cuts the connections of the next n requests that contain a text. The server
+// executes these requests if persisted is set; otherwise it does not get them.
 func (p *TCPProxy) CutRequests(text string, n int, persisted bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.failing = requestCut{text, n, persisted}
 }
 
-// fail reports errCut for a request that must not reach the server.
+// fail returns errCut for a request that must not reach the server.
 func (p *TCPProxy) fail(l *link, request []byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,7 +140,7 @@ func (p *TCPProxy) passReply(ctx context.Context, l *link, b piece) error {
 	cut := p.cutOf(l)
 	if cut == nil || int64(len(b.data)) < cut.left {
 		if cut != nil {
-			cut.left -= int64(len(b.data)) // only this goroutine uses it now
+			cut.left -= int64(len(b.data)) // no other goroutine uses this cut now
 		}
 		l.deliver(b.data)
 		return nil
@@ -160,7 +157,7 @@ func (p *TCPProxy) delays() (request, reply time.Duration) {
 	return p.request, p.reply
 }
 
-// cutOf returns what is to cut this connection, which has a reply, if anything.
+// cutOf returns the replyCut for a connection that has a reply, or nil.
 func (p *TCPProxy) cutOf(l *link) *replyCut {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -189,7 +186,7 @@ func readSome(from io.Reader, memory []byte) ([]byte, error) {
 	b := slices.Grow(memory[:0], 16<<10)[:16<<10]
 	n, err := from.Read(b)
 	if n > 0 {
-		return b[:n], nil // the error comes again
+		return b[:n], nil // the next read returns the error again
 	}
 	return nil, err
 }

@@ -1,5 +1,5 @@
-// Package kafkatest is what the tests of all packages that speak to Kafka share:
-// the cluster to test on, what is reported about it, and waiting for it.
+// Package kafkatest has what the tests of the Kafka packages share: the cluster to test on,
+// the reports about it, and functions that wait.
 package kafkatest
 
 import (
@@ -22,13 +22,14 @@ import (
 	"exportbridge/bridge/bridgetest/servers"
 )
 
-// kafkaBrokers names the cluster to test on; empty is an embedded one.
+// kafkaBrokers names the cluster to test on; if it is empty, the cluster is an embedded
+// one.
 const kafkaBrokers = "TEST_KAFKA_BROKERS"
 
-// Patience bounds whatever a test waits for.
+// Patience bounds every wait of a test.
 const Patience = 30 * time.Second
 
-// Context returns a context of the test that ends with Patience.
+// Context returns a context of the test that ends after Patience.
 func Context(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
@@ -36,9 +37,9 @@ func Context(t testing.TB) context.Context {
 	return ctx
 }
 
-// Run is a TestMain: it starts one Apache Kafka for all tests under TEST_REAL,
-// and returns the exit code. Goroutines are counted when that has ended, and all
-// that ends with the package.
+// Run is a TestMain that returns the exit code. With TEST_REAL it starts one Apache Kafka
+// for all tests. It checks for leaked goroutines after that server and the given ends have
+// ended.
 func Run(m *testing.M, ends ...func() error) int {
 	servers.Parallel(8)
 	stop := func() error { return nil }
@@ -75,7 +76,7 @@ func Brokers(t *testing.T) []string {
 // Embedded reports whether Brokers returns an embedded cluster.
 func Embedded() bool { return os.Getenv(kafkaBrokers) == "" }
 
-// Fake returns an embedded cluster, for what a real one cannot be told to do.
+// Fake returns an embedded cluster, for faults that a real one cannot be told to make.
 func Fake(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
 	t.Helper()
 	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1)}, opts...)...)
@@ -87,9 +88,9 @@ func Fake(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
 	return c
 }
 
-// Server is an embedded cluster that can go away and come back with its data.
+// Server is an embedded cluster that can stop and start again with its data.
 type Server struct {
-	// Addr is of its own also while it is away.
+	// Addr stays reserved while the cluster is stopped.
 	Addr []string
 
 	t    *testing.T
@@ -97,7 +98,7 @@ type Server struct {
 	kfk  *kfake.Cluster
 }
 
-// NewServer returns one that is there.
+// NewServer returns a running cluster.
 func NewServer(t *testing.T, opts ...kfake.Opt) *Server {
 	t.Helper()
 	addr := servers.FreeAddress(t)
@@ -106,13 +107,14 @@ func NewServer(t *testing.T, opts ...kfake.Opt) *Server {
 		t.Fatal(err)
 	}
 	n := must.Get(strconv.Atoi(port))(t)
-	s := &Server{t: t, Addr: []string{addr}, opts: append([]kfake.Opt{kfake.NumBrokers(1), kfake.DataDir(t.TempDir()), kfake.Ports(n)}, opts...)}
+	own := []kfake.Opt{kfake.NumBrokers(1), kfake.DataDir(t.TempDir()), kfake.Ports(n)}
+	s := &Server{t: t, Addr: []string{addr}, opts: append(own, opts...)}
 	s.Start()
 	t.Cleanup(func() { s.kfk.Close() })
 	return s
 }
 
-// Start has it come back.
+// Start starts the cluster again.
 func (s *Server) Start() {
 	s.t.Helper()
 	kfk, err := kfake.NewCluster(s.opts...)
@@ -123,14 +125,14 @@ func (s *Server) Start() {
 	servers.EmulateKafkaFencing(kfk)
 }
 
-// Cluster is what runs of it now.
+// Cluster returns the running cluster.
 func (s *Server) Cluster() *kfake.Cluster { return s.kfk }
 
-// Stop has it go away.
+// Stop stops the cluster.
 func (s *Server) Stop() { s.kfk.Close() }
 
-// CreateTopic creates a topic and waits until its leaders answer for it: on
-// Apache Kafka a broker has told of a topic before it serves it.
+// CreateTopic creates a topic and waits until its leaders answer. A broker of Apache Kafka
+// lists a topic before it serves it.
 func CreateTopic(t *testing.T, brokers []string, topic string, partitions int32, configs map[string]*string) {
 	t.Helper()
 	client := must.Get(kgo.NewClient(kgo.SeedBrokers(brokers...)))(t)
@@ -145,7 +147,8 @@ func CreateTopic(t *testing.T, brokers []string, topic string, partitions int32,
 	})
 }
 
-// CreateCheckpointTopic creates one as it should be, but for the given settings.
+// CreateCheckpointTopic creates a checkpoint topic with the required settings, and with
+// changes to them.
 func CreateCheckpointTopic(t *testing.T, brokers []string, topic string, changes map[string]*string) {
 	t.Helper()
 	configs := map[string]*string{"cleanup.policy": new("compact"), "min.compaction.lag.ms": new("604800000")}
@@ -153,7 +156,7 @@ func CreateCheckpointTopic(t *testing.T, brokers []string, topic string, changes
 	CreateTopic(t, brokers, topic, 16, configs)
 }
 
-// Eventually waits until something is done. what completes "it does not".
+// Eventually waits until done returns true. what completes the words "it does not".
 func Eventually(t *testing.T, what string, done func() (bool, error)) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)

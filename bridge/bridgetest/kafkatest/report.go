@@ -10,7 +10,7 @@ import (
 	"exportbridge/bridge"
 )
 
-// AsFault checks an error's treatment and returns the fault.
+// AsFault checks the class and the reason of a Fault, and returns it.
 func AsFault(t *testing.T, err error, class bridge.Class, reason bridge.Reason) *bridge.Fault {
 	t.Helper()
 	f, ok := errors.AsType[*bridge.Fault](err)
@@ -26,20 +26,20 @@ func AsFault(t *testing.T, err error, class bridge.Class, reason bridge.Reason) 
 	return f
 }
 
-// Reports collects what is reported about Kafka. The zero value is ready for use.
+// Reports collects reports about Kafka. The zero value is ready for use.
 type Reports struct {
 	mu   sync.Mutex // guards seen
 	seen []error
 }
 
-// Add takes a report.
+// Add adds a report.
 func (r *Reports) Add(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seen = append(r.seen, err)
 }
 
-// Forget leaves only what is reported from now on.
+// Forget drops all reports so far.
 func (r *Reports) Forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,7 +53,7 @@ func (r *Reports) Seen() []error {
 	return append([]error(nil), r.seen...)
 }
 
-// Await waits until the newest report suits, as long as a busy machine may need.
+// Await waits until the newest report suits. It allows for a busy machine.
 func (r *Reports) Await(t *testing.T, what string, suits func(error) bool) error {
 	t.Helper()
 	deadline := time.After(Patience)
@@ -76,7 +76,7 @@ func (r *Reports) Await(t *testing.T, what string, suits func(error) bool) error
 	}
 }
 
-// Mentions suits an error with all the words.
+// Mentions returns a function that accepts an error with all the words.
 func Mentions(words ...string) func(error) bool {
 	return func(err error) bool {
 		if err == nil {
@@ -91,5 +91,5 @@ func Mentions(words ...string) func(error) bool {
 	}
 }
 
-// IsNil suits brokers that answer.
+// IsNil accepts the report of brokers that answer.
 func IsNil(err error) bool { return err == nil }

@@ -1,5 +1,5 @@
-// Package model checks a protocol written in Promela, with spin and gcc: none of its
-// schedules breaks it, and each rule that is taken away is missed.
+// Package model checks a protocol written in Promela, with spin and gcc: no schedule of the
+// protocol fails, and a schedule fails for each rule that is removed.
 package model
 
 import (
@@ -17,27 +17,26 @@ import (
 	"exportbridge/bridge/bridgetest/must"
 )
 
-// limit is how long one run may take on a machine that does other things too. Alone,
-// the slowest takes some seconds.
+// limit bounds one run on a busy machine. On an idle one, the slowest takes some seconds.
 const limit = 5 * time.Minute
 
 // Run is one walk through all schedules of one configuration.
 type Run struct {
-	// Variant is the rule that is taken away; none is the protocol itself.
+	// Variant names the rule that is removed; empty is the whole protocol.
 	Variant string
-	// Defines are the preprocessor's, as "-DA=1 -DB".
+	// Defines are the flags of the preprocessor, such as "-DA=1 -DB".
 	Defines string
 	// Live is set to look for cycles without progress instead of violated assertions.
 	Live bool
-	// Finds is part of the assertion that must be violated; empty means none.
+	// Finds is part of the assertion that must fail; empty if none may.
 	Finds string
 }
 
-// Model is a protocol in Promela. The comment at the head of the file says what is in it:
-// which functions do each step, by their files below bridge, and after the line
-// "* Variants." up to "* Configurations" each variant with what it takes away.
+// Model is a protocol in Promela. The comment at the head of the file lists the functions
+// of each step by their files below bridge. Between the lines "* Variants." and "*
+// Configurations" it lists each variant with the rule that it removes.
 type Model struct {
-	// File is the model's, in the folder of the package.
+	// File is the file of the model, in the folder of the package.
 	File string
 	Runs []Run
 }
@@ -49,7 +48,7 @@ func (r Run) name() string {
 	return strings.ReplaceAll(strings.ReplaceAll(r.Defines, "-D", ""), " ", ",")
 }
 
-// Check makes all runs, if MODEL is 1 in the environment.
+// Check makes all runs if the variable MODEL is 1.
 func (m Model) Check(t *testing.T) {
 	if os.Getenv("MODEL") != "1" {
 		t.Skip("needs spin and gcc: make model")
@@ -105,8 +104,8 @@ func (r Run) walk(t *testing.T, file string) string {
 		defines = append(defines, "-D"+r.Variant)
 	}
 	run("spin", append(append([]string{"-a"}, defines...), source)...)
-	// Optimizing takes longer than a walk that ends at the first error, and so does a
-	// large table of states.
+	// A walk that ends at the first error takes less time than optimizing, or than a large
+	// table of states.
 	build, args := []string{"-w", "-O2", "-DCOLLAPSE", "-DMEMLIM=4000"}, []string{"-w24"}
 	if r.Finds != "" {
 		build[1], args[0] = "-O0", "-w18"
@@ -128,8 +127,8 @@ func figure(text, pattern string) string {
 	return m[1]
 }
 
-// Complete checks without spin that the head of the file promises the variants that Check
-// runs, that each of them is in its text, and that the functions that it names are there.
+// Complete checks the head of the file without spin: it lists the variants that Check runs,
+// each variant is in the text, and the listed functions exist.
 func (m Model) Complete(t *testing.T) {
 	raw := must.Get(os.ReadFile(m.File))(t)
 	header, body, _ := strings.Cut(string(raw), "*/")
@@ -160,7 +159,7 @@ func (m Model) Complete(t *testing.T) {
 	}
 }
 
-// names checks that the functions of the header's list exist.
+// names checks that the functions in the header exist.
 func (m Model) names(header string) error {
 	lines := regexp.MustCompile(`(?m)^ \*   (\S+\.go) +(\w+(?:, \w+)*) `).FindAllStringSubmatch(header, -1)
 	if len(lines) == 0 {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Be ends the test unless err is target, by errors.Is, and its text has all words. A nil target
-// is any error. Call it on the goroutine of the test.
+// Be ends the test unless err is target, by errors.Is, and its text has all words. A nil
+// target stands for any error. Call it on the goroutine of the test.
 func Be(t testing.TB, err, target error, words ...string) {
 	t.Helper()
 	if err == nil || target != nil && !errors.Is(err, target) {

@@ -1,4 +1,4 @@
-// Package must ends a test at an error that the test is not about.
+// Package must ends a test at an unexpected error.
 package must
 
 import "testing"

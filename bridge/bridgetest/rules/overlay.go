@@ -16,7 +16,7 @@ import (
 const patchedFile = "bridge/bridgetest/rules/patched.go"
 
 // Overlay writes patched copies of the sources to dir, and returns the file for the flag
-// -overlay of "go build" and "go test". The working directory is one of the repository.
+// -overlay of "go build" and "go test". The working directory must be in the repository.
 func Overlay(dir string) (path string, err error) {
 	module, err := exec.Command("go", "env", "GOMOD").Output()
 	if err != nil {
@@ -61,7 +61,7 @@ func overlay(root, dir string, all []Rule) (path string, err error) {
 	return path, os.WriteFile(path, list, 0o600)
 }
 
-// check refuses a rule that no test is for, or that its patches do not take away.
+// check refuses a rule without a test, or whose patches do not mention its name.
 func (r *Rule) check() error {
 	if r.Notice == 0 {
 		return fmt.Errorf("rule %s: no test notices it", r.Name)
@@ -74,10 +74,10 @@ func (r *Rule) check() error {
 	return nil
 }
 
-// change is an edit as the whole lines before and after it.
+// change is an edit: whole lines before, and whole lines after.
 type change struct {
 	rule, before, after string
-	at                  int // in the source, once it is found
+	at                  int // position in the source, once it is found
 }
 
 func newChange(rule, diff string) change {
@@ -100,7 +100,8 @@ func newChange(rule, diff string) change {
 var packageClause = regexp.MustCompile(`(?m)^package \w+$`)
 
 // apply returns the source with all changes. A copy that asks for rules imports this
-// package as protocol, on the line of the package clause: rules is a common name.
+// package, on the line of the package clause. The import is named protocol, because rules
+// is a common name.
 func apply(source string, changes []change) (string, error) {
 	for i := range changes {
 		c := &changes[i]
@@ -110,7 +111,7 @@ func apply(source string, changes []change) (string, error) {
 		}
 		c.at = at
 	}
-	slices.SortFunc(changes, func(a, b change) int { return cmp.Compare(b.at, a.at) }) // from the end
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Compare(b.at, a.at) }) // backwards: positions stay valid
 	end := len(source)
 	for _, c := range changes {
 		if c.at+len(c.before) > end {
@@ -124,7 +125,8 @@ func apply(source string, changes []change) (string, error) {
 	return packageClause.ReplaceAllString(source, `$0; import protocol "exportbridge/bridge/bridgetest/rules"`), nil
 }
 
-// occurrences counts the places of whole lines in a source, and returns the last one.
+// occurrences counts the occurrences of whole lines in a source, and returns the position
+// of the last one.
 func occurrences(source, lines string) (n, last int) {
 	if lines == "" {
 		return 0, 0

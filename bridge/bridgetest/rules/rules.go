@@ -1,7 +1,7 @@
-// Package rules takes rules of the protocol away, to show that a test notices. The
-// sources do not contain the faults: [Overlay] patches copies of them by the table [All],
-// and "go build -overlay" compiles the copies instead. One build has the patches of all
-// rules. [Break], or PROOF_BREAK=NAME in the environment, takes one rule away.
+// Package rules removes rules of the protocol, to show that a test notices. The sources do
+// not contain the faults: [Overlay] patches copies of them by the table [All], and "go
+// build -overlay" compiles the copies instead. One build has the patches of all rules.
+// [Break], or PROOF_BREAK=NAME in the environment, removes one rule.
 //
 // "make broken" does it for all rules. To repeat a schedule that the explorer prints:
 //
@@ -15,22 +15,22 @@ import (
 	"sync/atomic"
 )
 
-// Rule is a rule of the protocol, with the patches that take it away.
+// Rule is a rule of the protocol, with the patches that remove it.
 type Rule struct {
 	Name    string
 	Without string // what happens without the rule
-	Notice  Test   // that must fail without it
+	Notice  Test   // the tests that must fail without the rule
 	Edits   []Edit
 }
 
-// Test is a set of tests that play without a rule.
+// Test is a set of tests that run without a rule.
 type Test int
 
 // The tests.
 const (
 	Engine    Test = 1 << iota // TestExploreBroken of bridge/engine, without servers
 	Processes                  // TestE2EProofBroken, with processes and servers
-	Windows                    // the same, where it follows windows
+	Windows                    // TestE2EProofBroken, where the stream follows windows
 	Lists                      // TestFollowBroken of bridge/windows, without servers
 	Ranges                     // TestRangeBroken of bridge/windows, without servers
 )
@@ -48,8 +48,8 @@ func Names(by Test) (names []string) {
 // Edit changes one place in a source.
 type Edit struct {
 	File string // below the root of the repository
-	// Diff has the lines of the place, each after "+" if it is added, "-" if it is
-	// removed, " " if it stays. What is removed or stays must be in File exactly once.
+	// Diff has the lines of the place: added lines begin with "+", removed lines with "-",
+	// other lines with " ". The removed and other lines must occur in File once.
 	Diff string
 }
 
@@ -61,8 +61,8 @@ func init() {
 	}
 }
 
-// Break takes one rule away, or none with "". It panics if there is no such rule, or if
-// the build has no patches.
+// Break removes one rule, or none with "". It panics if there is no such rule, or if the
+// build has no patches.
 func Break(name string) {
 	switch {
 	case name != "" && !slices.ContainsFunc(All, func(r Rule) bool { return r.Name == name }):
@@ -73,8 +73,8 @@ func Break(name string) {
 	broken.Store(name)
 }
 
-// Patched reports whether the build has the patches, so that rules can be taken away.
+// Patched reports whether the build has the patches, so that rules can be removed.
 func Patched() bool { return patched }
 
-// Broken reports whether a rule is taken away. Only patches ask.
+// Broken reports whether a rule is removed. Only patches call it.
 func Broken(name string) bool { return broken.Load() == name }

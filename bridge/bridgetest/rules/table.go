@@ -2,7 +2,7 @@ package rules
 
 import "slices"
 
-// All lists the rules of the protocol that can be taken away.
+// All lists the rules of the protocol that can be removed.
 var All = []Rule{
 	{
 		Name: "save-before-commit", Without: "the checkpoint is committed before its events",
@@ -151,7 +151,7 @@ var All = []Rule{
  	return nil
  }
 
- // sift removes the page's items from t.left, leaves in the
+ // sift removes the page's items from t.left, and keeps those in the page that were not in
 `}},
 	},
 	{
@@ -447,7 +447,7 @@ var All = []Rule{
 		Name: "rewind-keeps-border", Without: "items that ended the page before are dropped from a listing",
 		Notice: Windows,
 		Edits: []Edit{{"bridge/engine/position/position.go", `
--	if !rules.Listing { // pages of windows do not overlap, and may be equal
+-	if !rules.Listing { // pages of windows do not overlap, but may be equal
 +	if !rules.Listing || protocol.Broken("rewind-keeps-border") {
 `}, {"bridge/engine/position/border.go", `
 -	if rules.Listing {

@@ -1,7 +1,7 @@
 package rules
 
-// withhold keeps the pages of a batch until its commit: the rules about when events are
-// sent send them when they please.
+// withhold keeps the pages of a batch until its commit. The rules about the time of sending
+// need that: their patches send events themselves.
 var withhold = []Edit{
 	{"bridge/kafkasink/publish.go", `
  func (s *session) send(ctx context.Context, page *bridge.Page) error {

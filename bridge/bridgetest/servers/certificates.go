@@ -17,17 +17,18 @@ import (
 
 // Certificates are PEM files for servers with TLS, valid for a day.
 type Certificates struct {
-	// CA is the file of the authority that signed all others.
+	// CA is the file of the authority that signed the other certificates.
 	CA string
-	// ServerCert and ServerKey are a server's on 127.0.0.1 and localhost.
+	// ServerCert and ServerKey are those of a server on 127.0.0.1 and localhost.
 	ServerCert, ServerKey string
 	// ClientCert and ClientKey are those of the client "bridge".
 	ClientCert, ClientKey string
 
-	serverStore string // key and certificate in one file, as Kafka wants it
+	serverStore string // key and certificate in one file, for Kafka
 }
 
-// WriteCertificates makes an authority and what it signs, in the folder dir.
+// WriteCertificates creates an authority and the certificates that it signs, in the folder
+// dir.
 func WriteCertificates(dir string) (*Certificates, error) {
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

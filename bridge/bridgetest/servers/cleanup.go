@@ -14,15 +14,15 @@ import (
 	"exportbridge/bridge/bridgetest/must"
 )
 
-// leakPatience bounds the wait for goroutines that are about to end. A closed
-// embedded broker ends those of its connections on its own time, which a busy
-// machine stretches.
+// leakPatience bounds the wait for goroutines that are about to end. After Close, an
+// embedded broker ends some goroutines of its connections later, which takes longer on a
+// busy machine.
 const leakPatience = 30 * time.Second
 
 // Leakless is a testing.M that fails if goroutines are left after the tests.
 type Leakless struct {
 	*testing.M
-	AtOnce int // tests that run at a time, as for Parallel; 0 is go test's default
+	AtOnce int // number of tests that run at a time, as for Parallel; 0 is go test's default
 }
 
 // Run runs the tests and returns the exit code.
@@ -49,7 +49,7 @@ func Leaks() error {
 	return err
 }
 
-// CloseAtEnd closes c at the end of the test, which fails if that fails.
+// CloseAtEnd closes c at the end of the test. An error fails the test.
 func CloseAtEnd(t testing.TB, c io.Closer) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -59,7 +59,8 @@ func CloseAtEnd(t testing.TB, c io.Closer) {
 	})
 }
 
-// Client returns a client of the brokers, which commas separate. The end of the test closes it.
+// Client returns a client of the brokers, a list with commas. The end of the test closes
+// it.
 func Client(t testing.TB, brokers string, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	client := must.Get(kgo.NewClient(append(opts, kgo.SeedBrokers(strings.Split(brokers, ",")...))...))(t)

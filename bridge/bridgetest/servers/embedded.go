@@ -15,14 +15,15 @@ import (
 // Cluster is a Kafka in the test process.
 type Cluster struct {
 	*kfake.Cluster
-	// Fencing counts what Apache Kafka would have refused, see EmulateKafkaFencing.
+	// Fencing counts the requests that only Apache Kafka would reject, see
+	// EmulateKafkaFencing.
 	*Fencing
 	gate *gate
 }
 
-// EmbeddedKafka starts a kfake cluster for the length of the test: one broker
-// unless the options say otherwise, with its data on disk, as in the demo, and
-// as strict with fenced producers as Apache Kafka.
+// EmbeddedKafka starts a kfake cluster, which the end of the test closes. It has one
+// broker, unless the options say otherwise. Its data is on disk, as in the demo. It is as
+// strict with fenced producers as Apache Kafka.
 func EmbeddedKafka(t testing.TB, opts ...kfake.Opt) *Cluster {
 	t.Helper()
 	g := &gate{conns: make(map[net.Conn]struct{})}
@@ -39,8 +40,8 @@ func EmbeddedKafka(t testing.TB, opts ...kfake.Opt) *Cluster {
 // has no effect on a cluster with its own kfake.ListenFn.
 func (c *Cluster) Break() (heal func()) { return c.gate.shut() }
 
-// Stall lets a broker answer fetches with nothing, as one does whose quota for
-// the client is used up, until release is called. Other requests are served.
+// Stall makes a broker answer fetches without records until release is called, like a
+// broker whose quota for the client is used up. Other requests are served.
 func (c *Cluster) Stall(node int32) (release func()) {
 	var released atomic.Bool
 	c.ControlKey(kmsg.Fetch.Int16(), func(request kmsg.Request) (kmsg.Response, error, bool) {
@@ -60,8 +61,8 @@ func (c *Cluster) Stall(node int32) (release func()) {
 	return func() { released.Store(true) }
 }
 
-// Logins has each login end as decide says, which gets the client's first message. Without
-// it the cluster takes no part in SASL.
+// Logins lets decide answer each login. It gets the first message of the client. Without
+// Logins, the cluster does not support SASL.
 func (c *Cluster) Logins(decide func(first []byte, answer *kmsg.SASLAuthenticateResponse)) {
 	c.ControlKey(kmsg.SASLHandshake.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
@@ -75,7 +76,7 @@ func (c *Cluster) Logins(decide func(first []byte, answer *kmsg.SASLAuthenticate
 	})
 }
 
-// gate makes listeners that can be shut.
+// gate makes listeners that can reject all connections.
 type gate struct {
 	mu     sync.Mutex // guards all below
 	closed bool
@@ -150,8 +151,8 @@ func (c *gatedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// EmbeddedRedis starts a miniredis for the length of the test. Its clock runs:
-// by itself miniredis would never let a key expire.
+// EmbeddedRedis starts a miniredis, which the end of the test closes. Its clock runs:
+// without that, miniredis never expires a key.
 func EmbeddedRedis(t testing.TB) *miniredis.Miniredis {
 	t.Helper()
 	m := miniredis.RunT(t)
@@ -165,7 +166,7 @@ func EmbeddedRedis(t testing.TB) *miniredis.Miniredis {
 	return m
 }
 
-// runClock moves the server's time along until done is closed.
+// runClock advances the server's time until done is closed.
 func runClock(m *miniredis.Miniredis, done <-chan struct{}) {
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()

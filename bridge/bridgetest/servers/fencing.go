@@ -9,32 +9,32 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Where a record batch has its producer.
+// The offsets of a producer in a record batch.
 const (
 	batchProducerID    = 43
 	batchProducerEpoch = 51
 	batchHeader        = 61
 )
 
-// EmulateKafkaFencing lets an embedded cluster answer producers that are fenced, and readers
-// that are outside of the log, as Apache Kafka 4.3 does. By itself kfake
+// EmulateKafkaFencing makes an embedded cluster answer fenced producers, and fetches
+// outside of the log, like Apache Kafka 4.3. By itself, kfake
 //
 //   - accepts InitProducerID with an old id and epoch, so that a zombie fences
-//     its successor. Here it is PRODUCER_FENCED, always: Apache Kafka lets a
-//     producer have its id again in a few cases, but a session of ours never
-//     asks for that, it is a new client. So this also shows that nothing heals
-//     itself.
-//   - takes an EndTxn for a repetition if its epoch is one behind, and answers
-//     a commit with INVALID_TXN_STATE or success. Here it is PRODUCER_FENCED.
-//   - opens a transaction for the new producer when the old one produces. Here
-//     that changes nothing. It is INVALID_PRODUCER_EPOCH in any case.
-//   - says with OFFSET_OUT_OF_RANGE where the log begins and ends. Here those
-//     fields are -1: only ListOffsets tells.
+//     its successor. The emulation always answers PRODUCER_FENCED. Apache Kafka
+//     lets a producer have its id again in a few cases, but our sessions never ask
+//     for that: each is a new client. So the emulation also shows that no client
+//     heals itself.
+//   - takes an EndTxn whose epoch is one behind for a repetition, and answers a
+//     commit with INVALID_TXN_STATE or success. The emulation answers
+//     PRODUCER_FENCED.
+//   - opens a transaction of the new producer when the old one produces. With the
+//     emulation it does not. The answer is INVALID_PRODUCER_EPOCH in both cases.
+//   - names the ends of the log in OFFSET_OUT_OF_RANGE. In the emulation these
+//     fields are -1: only ListOffsets has the ends.
 //
-// The second and the third hold for a producer that had used its epoch before the newer
-// one began. What stays different: a transactional id keeps the time-out of
-// its first InitProducerID, and nothing takes time, so CONCURRENT_TRANSACTIONS
-// does not occur.
+// The second and the third case require that the producer used its epoch before the newer
+// one began. Two differences remain: a transactional id keeps the timeout of its first
+// InitProducerID, and CONCURRENT_TRANSACTIONS never occurs, because nothing takes time.
 func EmulateKafkaFencing(c *kfake.Cluster) *Fencing {
 	s := &Fencing{ids: make(map[string]*transactionalID)}
 	control := func(key kmsg.Key, answer func(kmsg.Request) kmsg.Response) {
@@ -53,8 +53,8 @@ func EmulateKafkaFencing(c *kfake.Cluster) *Fencing {
 	return s
 }
 
-// outOfRange answers a fetch of which a partition is outside of its log. The
-// others, as it may be with a broker, have nothing new.
+// outOfRange answers a fetch in which an offset is outside of its log. The other partitions
+// have no new records, as a broker may answer too.
 func outOfRange(c *kfake.Cluster, r *kmsg.FetchRequest) kmsg.Response {
 	response := r.ResponseKind().(*kmsg.FetchResponse)
 	response.SessionID = r.SessionID
@@ -69,7 +69,7 @@ func outOfRange(c *kfake.Cluster, r *kmsg.FetchRequest) kmsg.Response {
 		for _, partition := range topic.Partitions {
 			info := c.PartitionInfo(name, partition.Partition)
 			if info == nil || info.Leader != c.CurrentNode() {
-				return nil // kfake says what is wrong with it
+				return nil // kfake returns the error
 			}
 			p := kmsg.NewFetchResponseTopicPartition()
 			p.Partition, p.RecordBatches = partition.Partition, []byte{}
@@ -90,8 +90,8 @@ func outOfRange(c *kfake.Cluster, r *kmsg.FetchRequest) kmsg.Response {
 	return response
 }
 
-// Fencing counts what producers tried in order to heal themselves. Its
-// methods may be called concurrently.
+// Fencing counts attempts of producers to heal themselves. Its methods may be called
+// concurrently.
 type Fencing struct {
 	mu      sync.Mutex // guards all below
 	reinits int
@@ -105,36 +105,35 @@ type identity struct {
 	epoch int16
 }
 
-// transactionalID is what is known of one.
+// transactionalID is the state of a transactional id.
 type transactionalID struct {
-	seen   identity // the newest that was used
-	fenced identity // the newest that was used before the last InitProducerID
+	seen   identity // the newest identity that was used
+	fenced identity // the newest identity that was used before the last InitProducerID
 }
 
-// Reinits returns how many InitProducerIDs asked for an old id. All were
-// refused.
+// Reinits returns the number of InitProducerIDs with an old id. All were rejected.
 func (s *Fencing) Reinits() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.reinits
 }
 
-// Aborts returns how many EndTxns wanted to abort.
+// Aborts returns the number of EndTxns that abort.
 func (s *Fencing) Aborts() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.aborts
 }
 
-// stale notes that a producer used its identity, and reports whether a newer
-// one has begun since it did so for the first time. mu is held.
+// stale records that a producer used its identity. It reports whether a newer producer has
+// begun since the first use. The caller holds mu.
 func (s *Fencing) stale(transactional string, used identity) bool {
 	known := s.ids[transactional]
 	switch {
 	case known == nil:
 		s.ids[transactional] = &transactionalID{seen: used, fenced: identity{id: -1}}
 		return false
-	case used.id != known.seen.id: // the id rotates when its epochs are used up
+	case used.id != known.seen.id: // a new id replaces one whose epochs are used up
 		known.seen, known.fenced = used, identity{id: -1}
 		return false
 	case used.epoch > known.seen.epoch:
@@ -149,8 +148,8 @@ func (s *Fencing) initProducerID(request kmsg.Request) kmsg.Response {
 		return nil
 	}
 	if r.ProducerID < 0 {
-		// Should it fail, it has fenced the older ones all the same: Apache
-		// Kafka does that first and then lets the new one wait.
+		// A rejected InitProducerID fences older producers too: Apache Kafka fences
+		// first, and then makes the new producer wait.
 		if known := s.ids[*r.TransactionalID]; known != nil {
 			known.fenced = known.seen
 		}
@@ -194,14 +193,14 @@ func (s *Fencing) produce(request kmsg.Request) kmsg.Response {
 	return response
 }
 
-// staleBatches looks at every batch: all are of one producer.
+// staleBatches checks every batch: all are of one producer.
 func (s *Fencing) staleBatches(r *kmsg.ProduceRequest) bool {
 	stale := false
 	for _, topic := range r.Topics {
 		for _, partition := range topic.Partitions {
 			b := partition.Records
 			if len(b) < batchHeader {
-				continue // kfake says what is wrong with it
+				continue // kfake returns the error
 			}
 			stale = s.stale(*r.TransactionID, identity{
 				id:    int64(binary.BigEndian.Uint64(b[batchProducerID:])),

@@ -20,27 +20,28 @@ import (
 	"time"
 )
 
-// The client that an Issuer knows.
+// The client that an Issuer accepts.
 const (
 	IssuerClient = "bridge client"
 	IssuerSecret = "s3cr:t/+%"
 )
 
-// Issuer is an OAuth2 and OpenID Connect server of a test: it issues tokens by the client
-// credentials grant, and has the keys that verify them. Its fields may be changed under Lock.
+// Issuer is an OAuth2 and OpenID Connect server for tests. It issues tokens by the client
+// credentials grant, and publishes the keys that verify them. Its fields may be changed
+// under Lock.
 type Issuer struct {
 	sync.Mutex
-	// Audience is that of tokens.
+	// Audience is the audience of the tokens.
 	Audience string
-	// Life is that of tokens.
+	// Life is how long a token is valid.
 	Life time.Duration
-	// Answer, if not nil, answers in place of a token.
+	// Answer, if not nil, answers the requests for tokens.
 	Answer http.HandlerFunc
-	// Issued are the forms of the requests that got a token.
+	// Issued has the forms of the requests that got a token.
 	Issued []map[string][]string
 	// Asked counts the requests for the discovery document.
 	Asked atomic.Int64
-	// Discovered, if not nil, answers them.
+	// Discovered, if not nil, answers the requests for the discovery document.
 	Discovered http.HandlerFunc
 
 	number int64
@@ -49,11 +50,11 @@ type Issuer struct {
 	keyID  int
 }
 
-// issuers counts those of the process.
+// issuers counts the Issuers of the process.
 var issuers atomic.Int64
 
-// StartIssuer starts one for the length of the test, with TLS if secure. Its tokens are for
-// the audience kafka, for an hour.
+// StartIssuer starts an Issuer, which the end of the test closes. secure selects TLS. The
+// tokens have the audience kafka, and are valid for an hour.
 func StartIssuer(t testing.TB, secure bool) *Issuer {
 	t.Helper()
 	i := &Issuer{Audience: "kafka", Life: time.Hour, number: issuers.Add(1)}
@@ -63,7 +64,7 @@ func StartIssuer(t testing.TB, secure bool) *Issuer {
 	mux.HandleFunc("GET /keys", i.keys)
 	mux.HandleFunc("GET /.well-known/openid-configuration", i.discover)
 	i.server = httptest.NewUnstartedServer(mux)
-	i.server.Config.ErrorLog = log.New(io.Discard, "", 0) // of clients that do not trust it
+	i.server.Config.ErrorLog = log.New(io.Discard, "", 0) // clients that do not trust it would fill the log
 	if secure {
 		i.server.StartTLS()
 	} else {
@@ -73,20 +74,20 @@ func StartIssuer(t testing.TB, secure bool) *Issuer {
 	return i
 }
 
-// TokenURL is where it issues tokens. No other Issuer of the process has it, also not one
-// that later gets the same port: clients keep the token of a URL.
+// TokenURL returns the URL that issues tokens. Clients keep the token of a URL, so no two
+// Issuers of the process have the same URL, even on the same port.
 func (i *Issuer) TokenURL() string { return fmt.Sprintf("%s/token/%d", i.server.URL, i.number) }
 
-// URL names it.
+// URL returns the issuer's URL.
 func (i *Issuer) URL() string { return i.server.URL }
 
-// KeysURL is where it has its keys.
+// KeysURL returns the URL of the keys.
 func (i *Issuer) KeysURL() string { return i.server.URL + "/keys" }
 
-// CA is the certificate of a secure one, in PEM.
+// CA returns the certificate of a secure Issuer in PEM.
 func (i *Issuer) CA() string { return string(encodePEM("CERTIFICATE", i.server.Certificate().Raw)) }
 
-// Count returns how many tokens it has issued.
+// Count returns the number of issued tokens.
 func (i *Issuer) Count() int {
 	i.Lock()
 	defer i.Unlock()
@@ -100,7 +101,7 @@ func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
 		i.Answer(w, r)
 		return
 	}
-	user, secret, _ := r.BasicAuth() // both escaped, RFC 6749, section 2.3.1
+	user, secret, _ := r.BasicAuth() // the client escapes both: RFC 6749, section 2.3.1
 	if user != "bridge+client" || secret != "s3cr%3At%2F%2B%25" || r.FormValue("grant_type") != "client_credentials" {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusUnauthorized)
@@ -114,11 +115,11 @@ func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// Token returns a token, a JWT, without a request. The caller has the lock.
+// Token returns a token, a JWT, without a request. The caller holds the lock.
 func (i *Issuer) Token() string { return i.Sign(nil, nil) }
 
-// Sign returns a token with headers and claims in place of the usual ones, nil for none. The
-// caller has the lock.
+// Sign returns a token. headers and claims, if not nil, replace the usual ones. The caller
+// holds the lock.
 func (i *Issuer) Sign(headers, claims map[string]any) string {
 	now := time.Now()
 	text := part(map[string]any{"alg": "RS256", "typ": "JWT", "kid": strconv.Itoa(i.keyID)}, headers) + "." +
@@ -129,7 +130,7 @@ func (i *Issuer) Sign(headers, claims map[string]any) string {
 	digest := sha256.Sum256([]byte(text))
 	signature, err := rsa.SignPKCS1v15(rand.Reader, i.key, crypto.SHA256, digest[:])
 	if err != nil {
-		panic(err) // the key was made here
+		panic(err) // the key is valid
 	}
 	return text + "." + base64.RawURLEncoding.EncodeToString(signature)
 }
@@ -141,11 +142,11 @@ func part(members, changed map[string]any) string {
 			delete(members, name)
 		}
 	}
-	text, _ := json.Marshal(members) // texts, numbers and lists
+	text, _ := json.Marshal(members) // texts, numbers and lists always encode
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// Rotate replaces the key. The caller has the lock.
+// Rotate replaces the key. The caller holds the lock.
 func (i *Issuer) Rotate() {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -154,7 +155,7 @@ func (i *Issuer) Rotate() {
 	i.key, i.keyID = key, i.keyID+1
 }
 
-// Public is the key that verifies tokens. The caller has the lock.
+// Public returns the key that verifies tokens. The caller holds the lock.
 func (i *Issuer) Public() *rsa.PublicKey { return &i.key.PublicKey }
 
 func (i *Issuer) discover(w http.ResponseWriter, r *http.Request) {

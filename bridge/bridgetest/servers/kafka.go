@@ -22,40 +22,39 @@ const (
 	KafkaPassword = "bridge-secret"
 )
 
-// KafkaOptions say what Kafka a test needs. With the zero value, but for
-// Brokers and Dir, the brokers named in TEST_KAFKA_BROKERS do, if it is set.
+// KafkaOptions describe the Kafka that a test needs. The brokers of TEST_KAFKA_BROKERS, if
+// set, are used for options that set only Brokers or Dir.
 type KafkaOptions struct {
 	// Brokers is the number of brokers, 1 to 5; default 1.
 	Brokers int
-	// TLS and SASL add a listener to each broker, see Kafka.SecureAddrs. SASL
-	// is PLAIN, SCRAM-SHA-256 and -512 for KafkaUser with KafkaPassword, and
-	// OAUTHBEARER with unsigned tokens, or with those of Issuer.
+	// TLS and SASL add a listener to each broker, see Kafka.SecureAddrs. With SASL,
+	// KafkaUser logs in with KafkaPassword by PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
+	// OAUTHBEARER takes unsigned tokens, or those of Issuer.
 	TLS, SASL bool
 	// Issuer, if not nil, issues the tokens of OAUTHBEARER, for the audience kafka.
 	Issuer *Issuer
-	// ClientCertificates makes the TLS listener ask for one.
+	// ClientCertificates makes the TLS listener require a client certificate.
 	ClientCertificates bool
-	// ACLs denies all that no ACL allows, but for clients of the plain
-	// listener, which may do anything.
+	// ACLs denies what no ACL allows. Clients of the plain listener may do anything.
 	ACLs bool
 	// RetentionCheck is how often brokers look for records to delete; default
 	// Kafka's 5 minutes.
 	RetentionCheck time.Duration
-	// Proxy gets a listener of each broker behind it, beside the plain one
-	// that it does not see.
+	// Proxy gets a listener of each broker behind it. The plain listener stays outside of
+	// the proxy.
 	Proxy *faultproxy.KafkaProxy
-	// Properties are further broker settings. They win over all others.
+	// Properties are further broker settings. They take precedence.
 	Properties map[string]string
-	// Own asks for servers that the caller may kill.
+	// Own requests servers that the caller may kill.
 	Own bool
-	// Dir is an existing folder for data and logs; the default is a temporary
-	// one that Close removes.
+	// Dir is an existing folder for data and logs; the default is a temporary folder that
+	// Close removes.
 	Dir string
 
 	archive string // the file that the broker writes its classes to when it ends
 }
 
-// foreign reports whether somebody else's brokers satisfy the options.
+// foreign reports whether the brokers of TEST_KAFKA_BROKERS satisfy the options.
 func (o KafkaOptions) foreign() bool {
 	return !o.TLS && !o.SASL && !o.ACLs && !o.Own && o.Proxy == nil && o.RetentionCheck == 0 && len(o.Properties) == 0
 }
@@ -63,10 +62,10 @@ func (o KafkaOptions) foreign() bool {
 // Kafka is a running Apache Kafka. Brokers are counted from 0. One goroutine
 // may use it at a time.
 type Kafka struct {
-	// Certificates belong to the secure listeners; nil without TLS.
+	// Certificates are those of the secure listeners; nil without TLS.
 	Certificates *Certificates
 
-	foreign []string // addresses of brokers that are not ours
+	foreign []string // addresses of the brokers of TEST_KAFKA_BROKERS
 	options KafkaOptions
 	brokers []*broker
 	ports   *portBlock
@@ -78,9 +77,9 @@ type Kafka struct {
 	ownsDir bool
 }
 
-// LaunchKafka starts brokers and returns when all of them answer. The first
-// time on a machine it downloads Kafka, about 45 MB, from Maven Central. The
-// caller must Close it; should it die before, Linux ends the brokers.
+// LaunchKafka starts brokers and returns when all of them answer. The first launch on a
+// machine downloads Kafka, about 45 MB, from Maven Central. The caller must Close it. On
+// Linux, the brokers end with this process.
 func LaunchKafka(ctx context.Context, o KafkaOptions) (*Kafka, error) {
 	if list := os.Getenv("TEST_KAFKA_BROKERS"); list != "" && o.foreign() {
 		k := &Kafka{foreign: strings.Split(list, ",")}
@@ -114,7 +113,7 @@ func (k *Kafka) launch(ctx context.Context) error {
 	return k.Ready(ctx)
 }
 
-// prepare finds the programs, takes ports and formats the brokers' folders.
+// prepare finds the programs, reserves ports and formats the brokers' folders.
 func (k *Kafka) prepare(ctx context.Context) (err error) {
 	if k.java, err = findProgram("java"); err != nil {
 		return err
@@ -157,7 +156,7 @@ func (k *Kafka) prepare(ctx context.Context) (err error) {
 	return k.format(ctx)
 }
 
-// format prepares all brokers' folders at once: each takes a second of Java.
+// format prepares the folders of all brokers at once, because each takes a second of Java.
 func (k *Kafka) format(ctx context.Context) error {
 	cluster := newClusterID()
 	results := make(chan error, len(k.brokers))
@@ -200,7 +199,7 @@ func (k *Kafka) formatBroker(ctx context.Context, b *broker, cluster string) err
 	return nil
 }
 
-// Addrs returns the addresses of the plain listeners, one a broker.
+// Addrs returns the addresses of the plain listeners, one per broker.
 func (k *Kafka) Addrs() []string {
 	if k.foreign != nil {
 		return k.foreign
@@ -212,8 +211,8 @@ func (k *Kafka) Addrs() []string {
 	return addrs
 }
 
-// SecureAddrs returns the addresses of the listeners with TLS, SASL or both;
-// none without.
+// SecureAddrs returns the addresses of the listeners with TLS, SASL or both, if there are
+// any.
 func (k *Kafka) SecureAddrs() []string {
 	var addrs []string
 	for _, b := range k.brokers {
@@ -224,8 +223,8 @@ func (k *Kafka) SecureAddrs() []string {
 	return addrs
 }
 
-// Ready waits until every broker that runs, and is not paused, answers and
-// knows all the others.
+// Ready waits until every running broker answers and knows all the others. It ignores
+// paused brokers.
 func (k *Kafka) Ready(ctx context.Context) error {
 	var up []*broker
 	for _, b := range k.brokers {
@@ -244,21 +243,20 @@ func (k *Kafka) Ready(ctx context.Context) error {
 // Kill ends a broker with SIGKILL.
 func (k *Kafka) Kill(broker int) error { return k.with(broker, (*process).kill) }
 
-// Pause stops a broker with SIGSTOP: its connections stay open and nothing
-// answers.
+// Pause stops a broker with SIGSTOP: its connections stay open, and it does not answer.
 func (k *Kafka) Pause(broker int) error { return k.with(broker, (*process).pause) }
 
-// Continue ends a pause.
+// Continue resumes a paused broker.
 func (k *Kafka) Continue(broker int) error { return k.with(broker, (*process).proceed) }
 
-// Stop ends a broker with SIGTERM, so that it hands its partitions over first.
-// When ctx ends before that the broker is killed.
+// Stop ends a broker with SIGTERM, so that it first moves its partitions to other brokers.
+// If ctx ends earlier, Stop kills the broker.
 func (k *Kafka) Stop(ctx context.Context, broker int) error {
 	return k.with(broker, func(p *process) error { return p.stop(ctx) })
 }
 
-// Start starts a broker that was ended, with its data and addresses, and waits
-// until it answers and the others know it.
+// Start starts an ended broker with its data and addresses. It waits until the broker
+// answers and the others know it.
 func (k *Kafka) Start(ctx context.Context, broker int) error {
 	if err := k.with(broker, (*process).start); err != nil {
 		return err
@@ -266,7 +264,7 @@ func (k *Kafka) Start(ctx context.Context, broker int) error {
 	return k.Ready(ctx)
 }
 
-// Restart kills a broker, if it runs, and starts it.
+// Restart kills a broker, if it runs, and starts it again.
 func (k *Kafka) Restart(ctx context.Context, broker int) error {
 	if err := k.Kill(broker); err != nil {
 		return err
@@ -293,8 +291,8 @@ func (k *Kafka) Logs(lines int) string {
 	return all.String()
 }
 
-// Close ends all brokers at once, their data included, unless they are
-// somebody else's.
+// Close ends all brokers at once and removes their data. It does nothing to brokers of
+// TEST_KAFKA_BROKERS.
 func (k *Kafka) Close() error {
 	var errs []error
 	for _, b := range k.brokers {
@@ -310,8 +308,8 @@ func (k *Kafka) Close() error {
 	return errors.Join(errs...)
 }
 
-// waitForKafka waits until the broker at addr answers with at least so many
-// brokers and a controller, or exited is closed.
+// waitForKafka waits until the broker at addr lists at least that many brokers and a
+// controller, or until exited is closed.
 func waitForKafka(ctx context.Context, addr string, brokers int, exited <-chan struct{}) error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.RequestRetries(0),
 		kgo.Dialer((&net.Dialer{Timeout: time.Second}).DialContext))
@@ -339,7 +337,7 @@ func askKafka(ctx context.Context, client *kgo.Client, brokers int) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	request := kmsg.NewPtrMetadataRequest()
-	request.Topics = []kmsg.MetadataRequestTopic{} // none
+	request.Topics = []kmsg.MetadataRequestTopic{} // no topics
 	answer, err := request.RequestWith(ctx, client)
 	switch {
 	case err != nil:

@@ -20,22 +20,21 @@ rootLogger.level=INFO
 rootLogger.appenderRef.out.ref=out
 `
 
-// broker is one broker's process with what it is known by.
+// broker is the process of a broker, with its id and addresses.
 type broker struct {
 	process
-	id         int // from 1, as Kafka wants it
+	id         int // from 1, as Kafka requires
 	dir        string
 	plain      string
 	secure     string // empty without TLS and SASL
 	controller string
-	behind     string // the listener behind the proxy
-	front      string // where the proxy stands before it; empty without one
+	behind     string // address of the listener behind the proxy
+	front      string // address of the proxy; empty without one
 }
 
 func (k *Kafka) logConfig() string { return filepath.Join(k.dir, "log4j2.properties") }
 
-// newBroker makes the folder and takes the ports of the broker with this
-// index.
+// newBroker creates the folder and reserves the ports of a broker.
 func (k *Kafka) newBroker(index int) (*broker, error) {
 	b := &broker{id: index + 1}
 	b.name = fmt.Sprint("broker ", index)
@@ -77,9 +76,9 @@ func (k *Kafka) newBroker(index int) (*broker, error) {
 	return b, nil
 }
 
-// properties returns the broker's server.properties. They are made for small
-// clusters that start fast and notice a dead broker in 4 s instead of 9: shorter
-// would fence brokers that only wait for a processor.
+// properties returns the broker's server.properties. They make small clusters start fast,
+// and notice a dead broker in 4 s instead of 9. Less than 4 s would fence brokers that only
+// wait for a processor.
 func (k *Kafka) properties(b *broker) string {
 	replicas := min(k.options.Brokers, 3)
 	var voters []string
@@ -119,7 +118,7 @@ func (k *Kafka) properties(b *broker) string {
 	k.secure(p, b)
 	if k.options.ACLs {
 		p["authorizer.class.name"] = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-		p["super.users"] = "User:ANONYMOUS" // the plain listener's
+		p["super.users"] = "User:ANONYMOUS" // the user of the plain listener
 	}
 	if every := k.options.RetentionCheck; every > 0 {
 		p["log.retention.check.interval.ms"] = every.Milliseconds()
@@ -136,7 +135,7 @@ func (k *Kafka) properties(b *broker) string {
 	return file.String()
 }
 
-// addListener adds one that clients know by another address than its own.
+// addListener adds a listener whose advertised address differs from its own.
 func addListener(p map[string]any, name, at, advertised, protocol string) {
 	for property, value := range map[string]string{
 		"listeners":                      name + "://" + at,
@@ -182,13 +181,13 @@ func (k *Kafka) secure(p map[string]any, b *broker) {
 			p[bearer+"sasl.server.callback.handler.class"] = security + "oauthbearer.OAuthBearerValidatorCallbackHandler"
 			p[bearer+"sasl.oauthbearer.jwks.endpoint.url"] = issuer.KeysURL()
 			p[bearer+"sasl.oauthbearer.expected.audience"] = "kafka"
-			p[bearer+"connections.max.reauth.ms"] = time.Hour.Milliseconds() // or as long as the token
+			p[bearer+"connections.max.reauth.ms"] = time.Hour.Milliseconds() // or until the token expires
 		}
 	}
 }
 
-// newClusterID returns 22 characters of base64 that do not begin with a dash,
-// which StorageTool would take for an option.
+// newClusterID returns 22 characters of base64. The first is no dash, because StorageTool
+// would read an option.
 func newClusterID() string {
 	raw := make([]byte, 16)
 	rand.Read(raw) // never fails

@@ -12,14 +12,13 @@ import (
 	"time"
 )
 
-// defaultKafka is the Apache Kafka that tests run where TEST_KAFKA_VERSION is
-// not set. 4.4.0 cannot be resolved: one of its artifacts is missing from Maven
-// Central.
+// defaultKafka is the version of Apache Kafka for tests without TEST_KAFKA_VERSION. 4.4.0
+// cannot be resolved: Maven Central lacks one of its artifacts.
 const defaultKafka = "4.3.1"
 
-// kafkaRelease returns the version of Apache Kafka that tests run, and the
-// feature that its storage is formatted with; empty is Kafka's default.
-// TEST_KAFKA_VERSION holds both: 4.3.1 or 4.3.1/transaction.version=1.
+// kafkaRelease returns the version of Apache Kafka for tests, and the feature that its
+// storage is formatted with; empty is Kafka's default. TEST_KAFKA_VERSION has both: 4.3.1
+// or 4.3.1/transaction.version=1.
 func kafkaRelease() (version, feature string, err error) {
 	set := os.Getenv("TEST_KAFKA_VERSION")
 	if set == "" {
@@ -32,8 +31,8 @@ func kafkaRelease() (version, feature string, err error) {
 	return version, feature, nil
 }
 
-// SharedEpochs reports whether all transactions of a producer session have the same
-// epoch on the Kafka that tests run: it is below transaction.version 2.
+// SharedEpochs reports whether all transactions of a producer session have the same epoch:
+// the Kafka for tests is below transaction.version 2.
 func SharedEpochs() bool {
 	version, feature, err := kafkaRelease()
 	return err == nil && (strings.HasPrefix(version, "3.") || feature == "transaction.version=0" ||
@@ -42,8 +41,8 @@ func SharedEpochs() bool {
 
 var releaseForm = regexp.MustCompile(`^[0-9]+(\.[0-9]+){2}(/[a-z.]+=[0-9]+)?$`)
 
-// The binding is for slf4j 1.7, which Kafka uses; the slf4j2 one would be
-// ignored and Kafka would not log.
+// The binding is that for slf4j 1.7, which Kafka uses. With the binding for slf4j 2, Kafka
+// would not log.
 const kafkaPOM = `<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>exportbridge</groupId>
@@ -64,11 +63,11 @@ const kafkaPOM = `<project xmlns="http://maven.apache.org/POM/4.0.0">
 </project>
 `
 
-// errInstall ends every error about a program that is not there.
+// errInstall ends every error about a missing program.
 var errInstall = errors.New("install it with: apt-get install redis-server default-jre-headless maven, " +
 	"or name running servers in TEST_KAFKA_BROKERS and TEST_REDIS_URL")
 
-// findProgram returns the path of a program, or an error that says how to get it.
+// findProgram returns the path of a program, or an error that says how to install it.
 func findProgram(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -77,8 +76,8 @@ func findProgram(name string) (string, error) {
 	return path, nil
 }
 
-// KafkaJars returns the folder with Kafka's jars in the user's cache, and
-// fills it from Maven Central the first time. Several may call it at once.
+// KafkaJars returns the folder with Kafka's jars in the user's cache. The first call fills
+// it from Maven Central. It may be called concurrently, even by several processes.
 func KafkaJars(ctx context.Context) (string, error) {
 	version, _, err := kafkaRelease()
 	if err != nil {
@@ -100,7 +99,7 @@ func KafkaJars(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("wait for another download of Kafka: %w", err)
 	}
 	defer unlock()
-	if exists(home) { // the other one has brought it
+	if exists(home) { // another process has filled it
 		return home, nil
 	}
 	if err := downloadKafka(ctx, version, home); err != nil && !exists(home) {
@@ -109,8 +108,8 @@ func KafkaJars(ctx context.Context) (string, error) {
 	return home, nil
 }
 
-// downloadKafka fills a folder beside home and then renames it, so that home
-// is complete whenever it exists.
+// downloadKafka fills a folder beside home and then renames it, so that an existing home is
+// complete.
 func downloadKafka(ctx context.Context, version, home string) error {
 	maven, err := findProgram("mvn")
 	if err != nil {
@@ -140,7 +139,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// lockFile waits until this process alone has the lock of that name.
+// lockFile waits until this process has the lock of that name.
 func lockFile(ctx context.Context, name string) (unlock func(), err error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

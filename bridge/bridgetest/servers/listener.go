@@ -8,8 +8,8 @@ import (
 	"exportbridge/bridge/bridgetest/must"
 )
 
-// Answering returns the address of a server that passes each connection, one after the
-// other, to answer and closes it then. The end of the test stops it.
+// Answering returns the address of a server that calls answer with each connection, one
+// after the other, and then closes the connection. The end of the test stops the server.
 func Answering(t testing.TB, answer func(net.Conn)) (addr string) {
 	t.Helper()
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -29,7 +29,7 @@ func Answering(t testing.TB, answer func(net.Conn)) (addr string) {
 	return l.Addr().String()
 }
 
-// Say is what Answering takes to answer the beginning of anything with a text.
+// Say returns a function for Answering: it waits for the first bytes, and sends the text.
 func Say(text string) func(net.Conn) {
 	return func(conn net.Conn) {
 		_, _ = conn.Read(make([]byte, 4096))

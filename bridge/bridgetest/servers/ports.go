@@ -12,17 +12,16 @@ import (
 	"exportbridge/bridge/bridgetest/must"
 )
 
-// The ports for tests and their servers lie below the range that systems give
-// to outgoing connections.
+// The ports for tests and their servers are below the range that systems use for outgoing
+// connections.
 const (
 	firstPort  = 10000
 	lastPort   = 31000
 	portsBlock = 16
 )
 
-// portBlock is a range of free ports that nobody who uses this package takes.
-// The listener on the range's first port is the lock, so that it ends with
-// this process.
+// portBlock is a range of free ports that no other user of this package gets. The listener
+// on the first port of the range is the lock, so the lock ends with this process.
 type portBlock struct {
 	lock net.Listener
 	next int
@@ -46,7 +45,7 @@ func takePorts() (*portBlock, error) {
 	return nil, fmt.Errorf("take ports: no %d free ports in a row between %d and %d", portsBlock, firstPort, lastPort)
 }
 
-// free reports whether nobody listens on any port of the block.
+// free reports whether no program listens on any port of the block.
 func (b *portBlock) free() bool {
 	for port := b.next; port < b.end; port++ {
 		l, err := net.Listen("tcp", localAddr(port))
@@ -69,17 +68,16 @@ func (b *portBlock) take() (string, error) {
 
 func (b *portBlock) release() error { return b.lock.Close() }
 
-// given are the ports of FreeAddress: no two tests get the same, of whatever
-// process, since the locks are kept until this one ends.
+// given are the ports of FreeAddress. Locks are kept until this process ends, so no two
+// tests get the same port, in whatever process.
 var given struct {
 	mu     sync.Mutex // guards all below
 	blocks []*portBlock
 }
 
-// FreeAddress returns a loopback address that nobody listens at, and that this
-// package gives to nobody else: a test may keep it free, or listen there again
-// and again. Its port is below those that systems give to outgoing connections,
-// any of which could have taken it meanwhile.
+// FreeAddress returns a loopback address at which no program listens. No later call returns
+// the same address, so a test may keep it free, or listen there repeatedly. No outgoing
+// connection takes its port, which is below the range of those ports.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	given.mu.Lock()

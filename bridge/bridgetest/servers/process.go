@@ -12,15 +12,15 @@ import (
 	"syscall"
 )
 
-// errNotOurs is what the methods of a server that somebody else runs return.
+// errNotOurs is the error of the methods that control a server of another user.
 var errNotOurs = errors.New("this server is not ours to kill, pause or start; set Own in its options")
 
-// process is a server program that can be killed, paused and started again.
-// It ends with this process at the latest.
+// process is a server program that can be killed, paused and started again. It ends with
+// this process at the latest.
 type process struct {
 	name string
 	args []string // the program and its arguments
-	log  string   // file that stdout and stderr are appended to
+	log  string   // file for stdout and stderr, which are appended
 
 	mu     sync.Mutex // guards all below
 	cmd    *exec.Cmd
@@ -54,7 +54,7 @@ func (p *process) start() error {
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			// How it ended is in its log; that it ended is all that counts.
+			// The log has the exit status. Only the end matters here.
 			_ = cmd.Wait()
 		}
 	}(p.cmd, p.done)
@@ -65,7 +65,7 @@ func (p *process) start() error {
 	return nil
 }
 
-// running is called by the holder of mu.
+// running reports whether the program runs. The caller holds mu.
 func (p *process) running() bool {
 	if p.done == nil {
 		return false
@@ -85,15 +85,14 @@ func (p *process) answers() bool {
 	return p.running() && !p.paused
 }
 
-// exited is closed when the program, once started, has ended.
+// exited returns a channel that is closed when the started program has ended.
 func (p *process) exited() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.done
 }
 
-// kill ends the program at once and waits for that. It may be paused, or not
-// run at all.
+// kill kills the program and waits for its end. The program may be paused, or have ended.
 func (p *process) kill() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,8 +106,8 @@ func (p *process) kill() error {
 	return nil
 }
 
-// stop asks the program to end and waits for that. It is killed when ctx ends
-// first, and then stop returns the context's error.
+// stop asks the program to end, and waits for the end. If ctx ends first, stop kills the
+// program and returns the context's error.
 func (p *process) stop(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,7 +143,7 @@ func (p *process) send(s syscall.Signal) error {
 	return nil
 }
 
-// signal is called by the holder of mu, who knows that the program runs.
+// signal sends a signal to the running program. The caller holds mu.
 func (p *process) signal(s syscall.Signal) error {
 	if err := signalGroup(p.cmd.Process.Pid, s); err != nil && !errors.Is(err, os.ErrProcessDone) &&
 		!errors.Is(err, syscall.ESRCH) {

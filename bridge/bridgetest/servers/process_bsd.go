@@ -4,6 +4,6 @@ package servers
 
 import "syscall"
 
-// ownGroup puts a child into a process group of its own, so that a signal
-// reaches whatever it starts. These systems cannot tie its life to ours.
+// ownGroup puts a child into a process group of its own, so that a signal also reaches the
+// processes that it starts. On these systems, a child can outlive this process.
 func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

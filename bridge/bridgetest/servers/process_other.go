@@ -24,11 +24,11 @@ func signalGroup(pid int, s syscall.Signal) error {
 		}
 		return p.Kill()
 	case resume:
-		return nil // nothing can be paused
+		return nil // this system cannot pause a process
 	}
 	return errors.New("this system cannot pause a process")
 }
 
-// tryLock always succeeds: without locks, two first runs at once both fetch
-// the jars, and the later one throws its copy away.
+// tryLock always succeeds. Without locks, two first runs at once both download the jars,
+// and the later one deletes its copy.
 func tryLock(*os.File) error { return nil }

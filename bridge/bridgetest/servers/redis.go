@@ -15,38 +15,38 @@ import (
 	"time"
 )
 
-// RedisOptions say what Redis a test needs. With the zero value, but for Dir,
-// the one named in TEST_REDIS_URL does, if it is set.
+// RedisOptions describe the Redis that a test needs. The server of TEST_REDIS_URL, if set,
+// is used for options that set only Dir.
 type RedisOptions struct {
 	// TLS makes the server speak TLS only; Redis.Certificates has the CA.
 	TLS bool
-	// ClientCertificates makes it ask for one.
+	// ClientCertificates makes the server require a client certificate.
 	ClientCertificates bool
 	// Password protects the default user; empty is none.
 	Password string
-	// Volatile keeps nothing on disk: a restarted server is empty. Otherwise
-	// every write is on disk before it is acknowledged.
+	// Volatile keeps no data on disk, so a restarted server is empty. By default, every
+	// write is on disk before it is acknowledged.
 	Volatile bool
-	// Settings are further lines of redis.conf. They win over all others.
+	// Settings are further lines of redis.conf. They take precedence.
 	Settings map[string]string
-	// Own asks for a server that the caller may kill.
+	// Own requests a server that the caller may kill.
 	Own bool
-	// Dir is an existing folder for data and log; the default is a temporary
-	// one that Close removes.
+	// Dir is an existing folder for data and log; the default is a temporary folder that
+	// Close removes.
 	Dir string
 }
 
-// foreign reports whether somebody else's server satisfies the options.
+// foreign reports whether the server of TEST_REDIS_URL satisfies the options.
 func (o RedisOptions) foreign() bool {
 	return !o.TLS && !o.Volatile && !o.Own && o.Password == "" && len(o.Settings) == 0
 }
 
 // Redis is a running redis-server. One goroutine may use it at a time.
 type Redis struct {
-	// Certificates are the server's and its clients'; nil without TLS.
+	// Certificates are those of the server and its clients; nil without TLS.
 	Certificates *Certificates
 
-	foreign string // the URL of a server that is not ours
+	foreign string // the server of TEST_REDIS_URL
 	options RedisOptions
 	process process
 	addr    string
@@ -55,8 +55,8 @@ type Redis struct {
 	ownsDir bool
 }
 
-// LaunchRedis starts redis-server and returns when it answers. The caller must
-// Close it; should it die before, Linux ends the server.
+// LaunchRedis starts redis-server and returns when it answers. The caller must Close it. On
+// Linux, the server ends with this process.
 func LaunchRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 	if address := os.Getenv("TEST_REDIS_URL"); address != "" && o.foreign() {
 		return &Redis{foreign: address}, nil
@@ -108,7 +108,7 @@ func (r *Redis) prepare() (err error) {
 
 // settings returns the lines of redis.conf; a later line wins.
 func (r *Redis) settings() string {
-	host, port, _ := net.SplitHostPort(r.addr) // made by takePorts
+	host, port, _ := net.SplitHostPort(r.addr) // takePorts has made it
 	var lines strings.Builder
 	set := func(name, value string) { fmt.Fprintf(&lines, "%s %s\n", name, value) }
 	set("bind", host)
@@ -172,20 +172,19 @@ func (r *Redis) URL() string {
 // Kill ends the server with SIGKILL.
 func (r *Redis) Kill() error { return r.with((*process).kill) }
 
-// Pause stops the server with SIGSTOP: its connections stay open and nothing
-// answers.
+// Pause stops the server with SIGSTOP: its connections stay open, and it does not answer.
 func (r *Redis) Pause() error { return r.with((*process).pause) }
 
-// Continue ends a pause.
+// Continue resumes the paused server.
 func (r *Redis) Continue() error { return r.with((*process).proceed) }
 
-// Stop ends the server with SIGTERM. When ctx ends before that it is killed.
+// Stop ends the server with SIGTERM. If ctx ends earlier, Stop kills the server.
 func (r *Redis) Stop(ctx context.Context) error {
 	return r.with(func(p *process) error { return p.stop(ctx) })
 }
 
-// Start starts a server that was ended, at its address, with its data unless
-// it is volatile, and waits until it answers.
+// Start starts the ended server at its address, and waits until it answers. The server has
+// its data, unless it is volatile.
 func (r *Redis) Start(ctx context.Context) error {
 	if err := r.with((*process).start); err != nil {
 		return err
@@ -193,7 +192,7 @@ func (r *Redis) Start(ctx context.Context) error {
 	return r.Ready(ctx)
 }
 
-// Restart kills the server, if it runs, and starts it.
+// Restart kills the server, if it runs, and starts it again.
 func (r *Redis) Restart(ctx context.Context) error {
 	if err := r.Kill(); err != nil {
 		return err
@@ -216,7 +215,8 @@ func (r *Redis) Logs(lines int) string {
 	return r.process.tail(lines)
 }
 
-// Close ends the server, its data included, unless it is somebody else's.
+// Close ends the server and removes its data. It does nothing to the server of
+// TEST_REDIS_URL.
 func (r *Redis) Close() error {
 	errs := []error{r.process.kill()}
 	if r.ports != nil {
@@ -248,7 +248,7 @@ func (r *Redis) Ready(ctx context.Context) error {
 	}
 }
 
-// ping asks once. Being asked for a password is an answer too.
+// ping sends one PING. A request for a password is an answer too.
 func (r *Redis) ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

@@ -14,11 +14,11 @@ import (
 	"exportbridge/bridge/bridgetest/must"
 )
 
-// launchTimeout bounds a launch, the first download of Kafka included.
+// launchTimeout bounds a launch with the first download of Kafka.
 const launchTimeout = 10 * time.Minute
 
-// Real reports whether this run is one on real servers (make test-real sets
-// TEST_REAL=1). A test that needs them says why it does not run:
+// Real reports whether the tests run on real servers (make test-real sets TEST_REAL=1). A
+// test that needs them is skipped with a reason:
 //
 //	if !servers.Real(t) {
 //		t.Skip("run with make test-real")
@@ -36,10 +36,10 @@ func Real(t testing.TB) bool {
 	}
 }
 
-// Parallel lets n tests of a package run at a time, for packages whose tests
-// wait more than they work: by default go test runs one per processor. It is for
-// TestMain, before Run. The flag -parallel wins. With TEST_REAL=1 half of n run at a
-// time, because Apache Kafka needs the processors too.
+// Parallel lets n tests of a package run at a time, for packages whose tests mostly wait.
+// By default go test runs one per processor. Call it in TestMain, before Run. The flag
+// -parallel takes precedence. With TEST_REAL=1 half of n run at a time, because Apache
+// Kafka needs the processors too.
 func Parallel(n int) {
 	flag.Parse()
 	if os.Getenv("TEST_REAL") == "1" {
@@ -48,13 +48,12 @@ func Parallel(n int) {
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given {
-		_ = flag.Set("test.parallel", strconv.Itoa(n)) // a number is never refused
+		_ = flag.Set("test.parallel", strconv.Itoa(n)) // a number is always valid
 	}
 }
 
-// StartKafka starts Apache Kafka, or takes the one that TEST_KAFKA_BROKERS
-// names, for the length of the test. Where it can do neither the test fails
-// and says what to install.
+// StartKafka starts Apache Kafka, which the end of the test stops, or uses that of
+// TEST_KAFKA_BROKERS. If it can do neither, the test fails with the programs to install.
 func StartKafka(t testing.TB, o KafkaOptions) *Kafka {
 	t.Helper()
 	if o.Dir == "" {
@@ -67,7 +66,7 @@ func StartKafka(t testing.TB, o KafkaOptions) *Kafka {
 	return k
 }
 
-// MaxVersion returns the newest version of a request that the brokers take.
+// MaxVersion returns the newest version of a request that the brokers support.
 func MaxVersion(t testing.TB, brokers []string, of kmsg.Key) int16 {
 	t.Helper()
 	client := must.Get(kgo.NewClient(kgo.SeedBrokers(brokers...)))(t)
@@ -82,9 +81,8 @@ func MaxVersion(t testing.TB, brokers []string, of kmsg.Key) int16 {
 	return 0
 }
 
-// StartRedis starts redis-server, or takes the one that TEST_REDIS_URL names,
-// for the length of the test. Where it can do neither the test fails and says
-// what to install.
+// StartRedis starts redis-server, which the end of the test stops, or uses that of
+// TEST_REDIS_URL. If it can do neither, the test fails with the programs to install.
 func StartRedis(t testing.TB, o RedisOptions) *Redis {
 	t.Helper()
 	if o.Dir == "" {
@@ -97,7 +95,7 @@ func StartRedis(t testing.TB, o RedisOptions) *Redis {
 	return r
 }
 
-// finish shows the end of the logs of a test that failed and ends its server.
+// finish ends the server of a test. If the test failed, finish shows the end of the logs.
 func finish(t testing.TB, logs func(lines int) string, end func() error) {
 	if t.Failed() {
 		t.Logf("the server's log ends with\n%s", logs(30))

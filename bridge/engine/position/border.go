@@ -9,33 +9,33 @@ import (
 	"exportbridge/bridge"
 )
 
-// leastHold is the least number of items that are kept of the page before.
+// leastHold is the least number of items to keep of the page before.
 const leastHold = 16
 
-// Repeats counts what a page repeats of the page before.
+// Repeats counts the items of the page before that a page repeats.
 type Repeats struct {
-	// Items counts the items that ended the page before, by id and bytes.
+	// Items counts the items, by id and bytes, that were at the end of the page before.
 	Items int
-	// Whole is true if the page has no other items: it counts as empty.
+	// Whole is true if the page has no other items. Then it counts as empty.
 	Whole bool
-	// Same is true if it has as many items as the page before, more than one, and
-	// ends as that did: the API ignored the cursor.
+	// Same is true if the page has the same number of items as the page before, more than
+	// one, and the same end: the API ignored the cursor.
 	Same bool
 	// Full is true if the page has all items that were kept of the page before. It may
-	// repeat earlier ones too, which were not kept.
+	// repeat earlier items too, which were not kept.
 	Full bool
 }
 
-// MarkBorder marks the items of a page that are in the border of the position the page
-// was fetched at. The page must be as listed. Items without an id are never marked: they
-// may be equal by chance. One pass over the ids finds the few items whose bytes are worth
-// a hash.
+// MarkBorder marks the items of a page that are in the border of the position at which the
+// page was fetched. No item of the page may be dropped yet. Items without an id are never
+// marked, because they may be equal by chance. One pass over the ids finds the few items
+// whose bytes are worth a hash.
 func MarkBorder(p *bridge.Page, before *bridge.Border) (r Repeats) {
 	border := before.Items
 	if len(border) == 0 {
 		return r
 	}
-	var filter [256]uint64 // of the border's prefixes, by 14 bits
+	var filter [256]uint64 // prefixes of the ids in the border, by 14 bits
 	for i := range border {
 		bit := border[i].Prefix() & (64*uint32(len(filter)) - 1)
 		filter[bit/64] |= 1 << (bit % 64)
@@ -57,10 +57,10 @@ func MarkBorder(p *bridge.Page, before *bridge.Border) (r Repeats) {
 	return r
 }
 
-// markInclusiveEnd is for APIs that list from the cursor's item on, inclusive. It marks
-// all items of a page that repeats the page before at the end of the results: the page
-// names its own cursor and is not full, so that the API holds nothing back. Only items
-// with an id tell pages apart.
+// markInclusiveEnd is for APIs that begin a page with the item of the cursor. It marks all
+// items of a page that repeats the page before at the end of the results: the page names
+// its own cursor, and is not full, so the API holds nothing back. Only items with an id
+// tell pages apart.
 func markInclusiveEnd(p *bridge.Page, pageSize int, r *Repeats) {
 	noID := func(e bridge.Event) bool { return e.ID == nil }
 	if !p.Tail() || len(p.Events) == 0 || p.Items >= pageSize || slices.ContainsFunc(p.Events, noID) {
@@ -72,8 +72,8 @@ func markInclusiveEnd(p *bridge.Page, pageSize int, r *Repeats) {
 	*r = Repeats{Items: len(p.Events), Whole: true}
 }
 
-// nextBorder returns the border after a page of which nothing is dropped yet. The border
-// stays as it is while the cursor stays, and over a page that has only items of the page
+// nextBorder returns the border after a page from which no item is dropped yet. The border
+// does not change while the cursor stays, nor after a page that has only items of the page
 // before.
 func (at *Position) nextBorder(p *bridge.Page, rules *Rules, found *Findings) bridge.Border {
 	b, r := at.Border, found.Repeats
@@ -86,7 +86,7 @@ func (at *Position) nextBorder(p *bridge.Page, rules *Rules, found *Findings) br
 	}
 	b.TailFrom = 0
 	hold := Hold(b.Hold, r, max(rules.PageSize, len(p.Events)))
-	if r.Full && hold > max(b.Hold, leastHold) { // reported once: from then on so many are kept
+	if r.Full && hold > max(b.Hold, leastHold) { // reported once: from now on this many are kept
 		found.Widened = hold
 	}
 	if b.Hold = hold; hold == leastHold {
@@ -106,21 +106,21 @@ func endsAtBorder(p *bridge.Page, n int) bool {
 	return !slices.ContainsFunc(p.Events[len(p.Events)-n:], func(e bridge.Event) bool { return !e.AtBorder })
 }
 
-// dropBorder drops the marked items that are left in a page, and counts them.
+// dropBorder drops the marked items from a page, and returns their number.
 func dropBorder(p *bridge.Page) (dropped int) {
 	listed := len(p.Events)
 	p.Events = slices.DeleteFunc(p.Events, func(e bridge.Event) bool { return e.AtBorder })
 	return listed - len(p.Events)
 }
 
-// Hold returns how many items to keep of a page after an overlap: twice the largest
+// Hold returns the number of items to keep of a page after an overlap: twice the largest
 // overlap so far, at most a page.
 func Hold(held int, r Repeats, page int) int {
 	return max(held, leastHold, min(2*r.Items, max(page, leastHold)))
 }
 
-// KeepItems puts the last items of a page that have an id into its border. The page must
-// be as listed.
+// KeepItems puts the last items of a page that have an id into the border. No item of the
+// page may be dropped yet.
 func KeepItems(b *bridge.Border, p *bridge.Page, hold int) {
 	last := p.Events[max(0, len(p.Events)-hold):]
 	b.Items, b.Of = make(bridge.BorderItems, 0, len(last)), len(p.Events)
@@ -134,18 +134,18 @@ func KeepItems(b *bridge.Border, p *bridge.Page, hold int) {
 	}
 }
 
-// isFirstPage reports whether a page at a later cursor is the first page, since both lead
-// to the same cursor. An API that has forgotten a cursor may answer so.
+// isFirstPage reports whether a page at a later cursor is the first page, because both lead
+// to the same cursor. An API that has forgotten a cursor may answer with the first page.
 func isFirstPage(p *bridge.Page, first bridge.CursorDigest) bool {
 	return first != bridge.CursorDigest{} && p.At.Cursor != "" && !p.Tail() && p.Items > 0 &&
 		bridge.DigestCursor(p.Next) == first
 }
 
-// seed is that of all hashes that only this process knows.
+// seed is the seed of all hashes that stay within this process.
 var seed = maphash.MakeSeed()
 
-// FirstItems returns a hash of the first items of a page as listed. Within a process,
-// equal hashes mean that two pages begin with the same items.
+// FirstItems returns a hash of the first items that the API listed on a page. Within a
+// process, equal hashes mean that two pages begin with the same items.
 func FirstItems(p *bridge.Page) uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
@@ -155,11 +155,11 @@ func FirstItems(p *bridge.Page) uint64 {
 	return h.Sum64()
 }
 
-// firstItems is how many items tell two pages apart.
+// firstItems is the number of items that tell two pages apart.
 const firstItems = 8
 
-// times returns the least and the greatest time of the page's items; ok is false if
-// one of them has none, or the page is empty.
+// times returns the least and the greatest time of the page's items. ok is false if an item
+// has no time, or if the page is empty.
 func times(p *bridge.Page) (least, greatest int64, ok bool) {
 	least, greatest = math.MaxInt64, math.MinInt64
 	for i := range p.Events {
@@ -173,7 +173,7 @@ func times(p *bridge.Page) (least, greatest int64, ok bool) {
 }
 
 // tailFrom returns the least time of the tail after a page that ends the results, 0 if it
-// is unknown. The least time of the tail before was from.
+// is unknown. from is the least time of the tail before the page.
 func tailFrom(p *bridge.Page, from int64, empty bool) int64 {
 	least, _, ok := times(p)
 	switch {

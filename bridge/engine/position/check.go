@@ -13,22 +13,22 @@ const (
 	CodeCycle = "cycle"
 )
 
-// Dead letters are for exceptions. If all items are unreadable, the settings are wrong,
-// and the stream stops before it fills the topic of dead letters.
+// Dead letters are for exceptions. If all items are unreadable, the settings are wrong, and
+// the stream stops before it fills the dead-letter topic.
 const (
-	// mappingPage is how many items the first page must have to stop the stream by
-	// itself: a few may all be exceptions.
+	// mappingPage is the number of unreadable items on the first page that stops the
+	// stream. Fewer items may all be exceptions.
 	mappingPage = 10
-	// mappingFirst is how many unreadable items a stream may begin with, mappingLast how
-	// many it may have in a row later.
+	// mappingFirst is the number of unreadable items that a stream may begin with.
+	// mappingLast is the number that it may have in a row later.
 	mappingFirst = 100
 	mappingLast  = 1000
 )
 
-// checkOlder suspects a page that lists no item of the tail, and only items older than
-// the tail by more than Rules.Overlap: an API that has forgotten the cursor may answer
-// with another page. The engine refuses the page only if the request without a cursor
-// begins with the same items. A page with an unknown time is not suspected.
+// checkOlder suspects a page that lists no item of the tail, and only items older than the
+// tail by more than Rules.Overlap: an API that has forgotten the cursor may answer with
+// another page. The engine rejects the page only if a page requested without a cursor
+// begins with the same items. checkOlder does not suspect a page with an unknown time.
 func (at *Position) checkOlder(p *bridge.Page, rules *Rules, found *Findings) error {
 	from := at.Border.TailFrom
 	if at.Carried > 0 || len(at.Tail) == 0 || from == 0 {
@@ -47,7 +47,7 @@ func (at *Position) checkOlder(p *bridge.Page, rules *Rules, found *Findings) er
 	}
 }
 
-// checkPage refuses pages that must not be published.
+// checkPage rejects pages that must not be published.
 func (at *Position) checkPage(p *bridge.Page, digest uint64, found *Findings) error {
 	switch {
 	case len(p.Next) > bridge.MaxCursor:
@@ -75,7 +75,7 @@ func stuck(advice bridge.Hint, err error) error {
 	return &bridge.Fault{Class: bridge.Malformed, Code: CodeCycle, Reason: bridge.ReasonCycle, HintCode: advice, Err: err}
 }
 
-// checkSource keeps two tenants from mixing in one topic.
+// checkSource keeps the events of two tenants from mixing in one topic.
 func (at *Position) checkSource(got bridge.SourceIdentity) error {
 	have := &at.Source
 	if got == (bridge.SourceIdentity{}) || got == *have {
@@ -91,9 +91,9 @@ func (at *Position) checkSource(got bridge.SourceIdentity) error {
 	return have.Conflict(got)
 }
 
-// checkReadable counts consecutive unreadable items, and refuses the page at which they
-// become too many. The checkpoint has the count: a page that is read again counts once, and
-// a restart keeps the count.
+// checkReadable counts consecutive unreadable items, and rejects the page with too many.
+// The checkpoint has the count, so a page that is read again counts once, and a restart
+// keeps the count.
 func (at *Position) checkReadable(p *bridge.Page, rules *Rules) error {
 	row, none := at.Unreadable, at.Unreadable == at.Events
 	first := -1
@@ -117,8 +117,8 @@ func (at *Position) checkReadable(p *bridge.Page, rules *Rules) error {
 	return nil
 }
 
-// mappingFault is the fault of a page whose items cannot be read. It describes one of
-// them, never its content.
+// mappingFault returns the fault of a page whose items cannot be read. It describes one of
+// them, but never the content.
 func mappingFault(p *bridge.Page, sample int, row int64) *bridge.Fault {
 	e, page := &p.Events[sample], "first page"
 	if p.At.Cursor != "" {

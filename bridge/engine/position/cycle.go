@@ -7,9 +7,10 @@ import (
 )
 
 const (
-	// cycleMemory is how many cursors a process remembers to notice a cycle.
+	// cycleMemory is the number of cursors that a process remembers to notice a cycle.
 	cycleMemory = 4096
-	// maxRecentCursors is how many of them a checkpoint carries, for the next process.
+	// maxRecentCursors is the number of these cursors in a checkpoint, for the next
+	// process.
 	maxRecentCursors = 16
 )
 
@@ -18,23 +19,23 @@ func cursorDigest(cursor string) uint64 {
 	return binary.BigEndian.Uint64(d[:])
 }
 
-// Visited holds the last cursors that the stream went through. It is a value: adding a
-// cursor leaves the old value valid, for the next cycleMemory cursors. Values made from
-// one value share memory; if two of them add different cursors, only the later one is
-// right. The zero value has no cursor. Not for concurrent use.
+// Visited has the last cursors that the stream has left. It is a value: after Add, the old
+// value is still valid for the next cycleMemory cursors. Values made from one value share
+// memory. If two of them add different cursors, only the later one is right. The zero value
+// has no cursor. It must not be used concurrently.
 type Visited struct {
 	memory *cursorMemory
-	n      int // how many were added
+	n      int // number of added cursors
 }
 
-// cursorMemory holds the cursors of a value and of the values it was made from. The nth
-// added cursor is in ring[n%len]. The ring is twice as large as what one value remembers.
+// cursorMemory has the cursors of a value, and of the values that it was made from. The nth
+// added cursor is in ring[n%len]. The ring has twice the size of one value.
 type cursorMemory struct {
 	known map[uint64]int
 	ring  []uint64
 }
 
-// recentVisited returns the cursors in a checkpoint that another process wrote.
+// recentVisited returns the cursors of a checkpoint that another process wrote.
 func recentVisited(t bridge.RecentCursors) (v Visited) {
 	for _, digest := range t {
 		v = v.add(digest)
@@ -42,10 +43,10 @@ func recentVisited(t bridge.RecentCursors) (v Visited) {
 	return v
 }
 
-// Has reports whether the stream has been at the cursor.
+// Has reports whether the stream has left the cursor before.
 func (v Visited) Has(cursor string) bool { return v.n > 0 && v.has(cursorDigest(cursor)) }
 
-// Add notes that the stream left the cursor behind.
+// Add records that the stream has left the cursor.
 func (v Visited) Add(cursor string) Visited { return v.add(cursorDigest(cursor)) }
 
 func (v Visited) has(digest uint64) bool {

@@ -7,24 +7,24 @@ import (
 	"exportbridge/bridge"
 )
 
-// Position is where a stream is, and what it remembers of the way there. It is a value:
-// Take returns the next one and leaves this one as it was, so that going back is an
-// assignment. Values made from one value share lookup tables, so all of them belong to
-// one goroutine.
+// Position is where a stream is, and what it remembers of the pages before. It is a value:
+// Take returns the next position and does not change this one, so that an assignment undoes
+// a page. Values made from one value share lookup tables, so all of them must stay on one
+// goroutine.
 type Position struct {
-	// Checkpoint is what a commit at the position writes. Fields that only a commit
+	// Checkpoint is the checkpoint of a commit at this position. Fields that only a commit
 	// sets, such as version and writer, are still those of the last commit.
 	bridge.Checkpoint
-	// Empty goes back with the checkpoint: pages that are read again must not count
+	// Empty is undone with the checkpoint, so that pages that are read again do not count
 	// twice.
 	Empty EmptyRun
-	// Trusted is FirstItems of a page that checkOlder suspected and that is not the first
-	// page; 0 is none.
+	// Trusted is the FirstItems of a page that checkOlder suspected and that is not the
+	// first page; 0 is none.
 	Trusted uint64
 
 	left         uint64 // Page.Digest of the last page with items before the cursor
 	visited      Visited
-	emptyCursors Visited // the empty pages since the last one with items
+	emptyCursors Visited // cursors of the empty pages since the last page with items
 	forms        forms
 	passed       bool // the page where the rewind began was read
 	scratch      *scratch
@@ -33,53 +33,52 @@ type Position struct {
 // Rules are the engine's settings for Take.
 type Rules struct {
 	PageSize, EmptyPages    int
-	TailLimit               int   // how many items a tail has at most
-	End                     int64 // of a window, as Origin.End
+	TailLimit               int   // maximum number of items in a tail
+	End                     int64 // Origin.End of a window
 	MarksEnd, EndExplicit   bool
-	DivertAll, DivertShared bool // unreadable items, items whose id is taken
+	DivertAll, DivertShared bool // to the dead letters: unreadable items, items that share an id
 	Overlap                 time.Duration
 	Listing                 bool          // the cursor is a bridge.Watermark
-	LookBack                time.Duration // where Listing is set
+	LookBack                time.Duration // only with Listing
 }
 
 func (r *Rules) window() bool { return r.End != 0 }
 
-// Known is what the topic already holds. It is loaded before Take.
+// Known is what the topic already has. It is loaded before Take.
 type Known struct {
-	// Published has all events published since Overlap.From. It is required while
-	// Overlaps.
+	// Published has all events published since Overlap.From. It is required while Overlaps
+	// returns true.
 	Published bridge.PublishedIndex
-	// Marks has events published before a rewind, perhaps not all; nil if none is known.
-	// It is required once MarksFrom returns ok.
+	// Marks has events that were published before a rewind, perhaps not all; nil if none is
+	// known. It is required once MarksFrom returns ok.
 	Marks bridge.PublishedIndex
 }
 
 // Findings is what Take found on a page.
 type Findings struct {
-	// Repeats counts what the page repeats of the page before. AtBorder items were
-	// dropped because of that.
+	// Repeats counts the items of the page before. AtBorder of them were dropped.
 	Repeats
 	AtBorder int
-	Repeated int // dropped: the same bytes under the same id came earlier in the page
-	Shared   int // left: other bytes under an id that an item before has
-	Vanished int // in the tail, but the API does not list it any more
-	Changed  int // in the tail, and came back with other bytes
+	Repeated int // dropped items: an earlier item of the page has the same id and bytes
+	Shared   int // kept items: an earlier item has the same id and other bytes
+	Vanished int // items of the tail that the API no longer lists
+	Changed  int // items of the tail that the API listed with other bytes
 	Keyless  int // events without a key
-	// Widened is how many items of a page are kept from now on, if the page repeats all
-	// that were kept: earlier ones may be published twice. Otherwise it is 0.
+	// Widened is the new number of items to keep of a page, if the page repeats all kept
+	// items: earlier ones may be published twice. Otherwise it is 0.
 	Widened int
-	// FullEnd is true if the page was full and named no next page. Unread is what it had
-	// in place of one.
+	// FullEnd is true if the page was full and named no next page. Unread is what the page
+	// had instead.
 	FullEnd bool
 	Unread  bridge.Unread
-	// Mark is how the page marked the end of the results, ContractUnknown if it did not.
+	// Mark is how the page marked the end of the results; ContractUnknown if it did not.
 	Mark bridge.Contract
-	// Suspect is FirstItems of a page that is refused with CodeOlder.
+	// Suspect is the FirstItems of a page that is rejected with CodeOlder.
 	Suspect uint64
 }
 
-// Begin returns the position at c with an empty memory. The zero Checkpoint is the
-// beginning of a new stream.
+// Begin returns the position at c without memory of earlier pages. The zero Checkpoint is
+// the beginning of a new stream.
 func Begin(c bridge.Checkpoint) Position {
 	return Position{
 		Checkpoint: c, Empty: EmptyRun{Allowance: EmptyAllowance},
@@ -87,8 +86,8 @@ func Begin(c bridge.Checkpoint) Position {
 	}
 }
 
-// Rejoin returns the position at a checkpoint that may come from another process. In that
-// case it forgets the cursors and items that this process has seen.
+// Rejoin returns the position at a checkpoint that may come from another process. If it
+// does, Rejoin drops the cursors and items that this process has seen.
 func (at Position) Rejoin(c bridge.Checkpoint) Position {
 	if c.Version != at.Version || c.Cursor != at.Cursor || c.Session != at.Session {
 		at.visited, at.emptyCursors = recentVisited(c.RecentCursors), Visited{}
@@ -105,14 +104,13 @@ func (at *Position) Recent() bridge.RecentCursors { return at.visited.Last() }
 // KnowsEnd reports whether the API is known to mark the end of its results.
 func (at *Position) KnowsEnd(rules *Rules) bool { return at.MarksEnd || rules.MarksEnd }
 
-// Continues reports whether the export goes on after the position.
+// Continues reports whether the export continues after the position.
 func (at *Position) Continues(rules *Rules) bool { return at.Empty.Continues(at.KnowsEnd(rules)) }
 
 // Overlaps reports whether the stream is reading an overlap.
 func (at *Position) Overlaps() bool { return at.Overlap != nil && !at.Overlap.Done }
 
-// Shows reports whether a page lists an item that is published according to the
-// checkpoint.
+// Shows reports whether a page lists an item that the checkpoint has as published.
 func (at *Position) Shows(p *bridge.Page) bool {
 	return p.At.Cursor == at.Cursor && MarkBorder(p, &at.Border).Items > 0 || at.listsTail(p)
 }
@@ -125,9 +123,9 @@ func (at *Position) listsTail(p *bridge.Page) bool {
 		})
 }
 
-// Take moves over one page: it checks that the page belongs to the stream, drops and
-// marks its events, and returns the position after it. On an error the position is
-// at, and the page is not to be published.
+// Take moves past one page. It checks that the page belongs to the stream, drops and marks
+// its events, and returns the position after the page. On an error, it returns the position
+// at, and the page must not be published.
 func (at Position) Take(p *bridge.Page, rules *Rules, known Known) (Position, Findings, error) {
 	next, found := at, Findings{}
 	if err := next.take(p, rules, known, &found); err != nil {
@@ -136,10 +134,10 @@ func (at Position) Take(p *bridge.Page, rules *Rules, known Known) (Position, Fi
 	return next, found, nil
 }
 
-// take is Take on a copy.
+// take is Take on a copy of the position.
 func (at *Position) take(p *bridge.Page, rules *Rules, known Known, found *Findings) error {
 	var digest uint64
-	if !rules.Listing { // pages of windows do not overlap, and may be equal
+	if !rules.Listing { // pages of windows do not overlap, but may be equal
 		digest = p.Digest()
 		found.Repeats = MarkBorder(p, &at.Border)
 	}
@@ -147,7 +145,7 @@ func (at *Position) take(p *bridge.Page, rules *Rules, known Known, found *Findi
 		markInclusiveEnd(p, rules.PageSize, &found.Repeats)
 	}
 	if found.Whole && (digest != at.left || p.Tail()) {
-		digest = 0 // the page counts as empty
+		digest = 0 // the page counts as an empty page, which has no digest
 	}
 	if rules.window() && p.Unread.Where != "" {
 		return p.Unread.Fault()
@@ -198,12 +196,12 @@ func (at *Position) count(p *bridge.Page, found *Findings) {
 	}
 }
 
-// noteTail notes a page that is the end of the results.
+// noteTail records a page that is the end of the results.
 func (at *Position) noteTail(p *bridge.Page, rules *Rules, found *Findings) {
 	at.MarksEnd = at.MarksEnd || p.Next == "" || at.Empty.AtTail
 	at.Drained, at.EndedEmpty = rules.endIsFinal(p) && p.Unread.Where == "", 0
 	at.PositionTime, at.PositionByAPI = bridge.Millis(p.AsOf()), !p.ServerTime.IsZero()
-	if p.Unread.Where != "" { // items that are not published may follow
+	if p.Unread.Where != "" { // unpublished items may follow
 		at.PositionTime = min(at.LastEventTime, at.PositionTime)
 	}
 	at.Empty.Tail()
@@ -214,7 +212,7 @@ func (at *Position) noteTail(p *bridge.Page, rules *Rules, found *Findings) {
 	found.FullEnd = p.Unread.Where != "" || p.Items >= rules.PageSize && (p.Next != "" || !rules.EndExplicit)
 }
 
-// newest returns the millisecond after the latest item of a page, at most the time of
+// newest returns the millisecond after the latest item of a page. It is at most the time of
 // the listing.
 func newest(p *bridge.Page) (ms int64) {
 	for i := range p.Events {
@@ -225,7 +223,7 @@ func newest(p *bridge.Page) (ms int64) {
 	return min(ms, bridge.Millis(p.AsOf()))
 }
 
-// advance moves on to the cursor that a page names.
+// advance moves to the cursor that a page names.
 func (at *Position) advance(p *bridge.Page, digest uint64, rules *Rules, found *Findings) {
 	if p.Gap {
 		from, _ := p.At.Watermark()
@@ -240,7 +238,7 @@ func (at *Position) advance(p *bridge.Page, digest uint64, rules *Rules, found *
 	at.Trusted = 0
 	at.Pages++
 	at.AdvanceTime = bridge.Millis(p.Time())
-	// A client's clock may be years ahead; the export is not.
+	// The clock of a client may be years ahead, but the export is not.
 	at.PositionTime = max(at.PositionTime, min(at.LastEventTime, bridge.Millis(p.AsOf())))
 	at.Empty.AtTail, at.Empty.Circles = false, false
 	if p.Items > 0 && !found.Whole {
@@ -252,10 +250,10 @@ func (at *Position) advance(p *bridge.Page, digest uint64, rules *Rules, found *
 	at.noteEmpty(p, rules, found)
 }
 
-// noteEmpty notes an empty page with a new cursor. A cursor that leads back to an empty
-// page is the end of the results, since nothing lies between: some APIs hand out two
-// cursors in turn there. The stream follows the cursor all the same, because the next
-// item may be listed under either.
+// noteEmpty records an empty page with a new cursor. A cursor that leads back to an empty
+// page is the end of the results, since nothing lies between: some APIs alternate between
+// two cursors there. The stream still follows the cursor, because the next item may be
+// listed at either.
 func (at *Position) noteEmpty(p *bridge.Page, rules *Rules, found *Findings) {
 	at.Empty.Circles = at.emptyCursors.Has(p.Next)
 	at.emptyCursors = at.emptyCursors.Add(p.At.Cursor)
@@ -275,9 +273,9 @@ func (at *Position) noteEmpty(p *bridge.Page, rules *Rules, found *Findings) {
 	}
 }
 
-// endIsFinal reports whether nothing can follow the end of the results at p. A window
-// that ends in the future is not over before its end has passed, by the server's clock if
-// the page has its time.
+// endIsFinal reports whether nothing can follow the end of the results at p. A window that
+// ends in the future is not over before that time. The time is that of the server, if the
+// page has it.
 func (r *Rules) endIsFinal(p *bridge.Page) bool {
 	return !r.window() || !p.Time().Before(time.UnixMilli(r.End))
 }

@@ -7,16 +7,16 @@ import (
 	"exportbridge/bridge"
 )
 
-// dropPublished drops the events that are already in the topic. The end of the
-// results ends the overlap.
+// dropPublished drops the events that are already in the topic. The end of the results ends
+// the overlap.
 func (at *Position) dropPublished(p *bridge.Page, known Known) {
 	if !at.Overlaps() {
 		return
 	}
-	o := *at.Overlap // the value before keeps its own
+	o := *at.Overlap // the position before the page keeps its own
 	o.Dropped += drop(p, known.Published.Match)
-	// Marks goes further back, but cannot tell which equal events without an id are
-	// already dropped.
+	// Marks begins earlier, but does not show which of several equal events without an id
+	// are already dropped.
 	if known.Marks != nil {
 		o.Dropped += drop(p, func(e *bridge.Event) bool { return e.ID != nil && known.Marks.Match(e) })
 	}
@@ -40,12 +40,12 @@ func drop(p *bridge.Page, which func(*bridge.Event) bool) (dropped int64) {
 	return dropped
 }
 
-// markRepublished marks the events that a rewind publishes again: those found
-// in the topic. Nothing else proves it: the API may return other cursors, list
-// an event late under an old one, or delete events; clocks are unreliable; an
-// operator may have skipped a part, or recreated the topic. A new event is
-// never marked, since consumers may ignore marked ones. Some republished events
-// stay unmarked: if there are too many for memory, or Kafka is too slow.
+// markRepublished marks the events that a rewind publishes again: those found in the topic.
+// Nothing else proves it. The API may return other cursors, list an event late under an old
+// one, or delete events. Clocks are unreliable. An operator may have skipped a part, or
+// recreated the topic. A new event is never marked, because consumers may ignore marked
+// ones. Some republished events stay unmarked, if there are too many for the memory, or if
+// Kafka is too slow.
 func (at *Position) markRepublished(p *bridge.Page, known Known) {
 	end := at.RewindEnd
 	if end == nil {
@@ -66,10 +66,11 @@ func (at *Position) markRepublished(p *bridge.Page, known Known) {
 }
 
 // MarksFrom returns the time from which the topic must be read for Known.Marks, and the
-// source, so that Marks covers the events of a page. It returns false if the page has no
-// event that can be marked. Events of an overlap are dropped, not marked.
+// source, so that Marks covers the events of a page. It returns false if no event of the
+// page can be marked. Events of an overlap are dropped, not marked.
 func (at Position) MarksFrom(p *bridge.Page) (from time.Time, source bridge.SourceIdentity, ok bool) {
-	if at.RewindEnd == nil || at.checkSource(p.Source) != nil || at.RewindEnd == nil { // another source ends the rewind
+	// checkSource ends the rewind if the source is another one.
+	if at.RewindEnd == nil || at.checkSource(p.Source) != nil || at.RewindEnd == nil {
 		return time.Time{}, source, false
 	}
 	var times []int64
@@ -82,7 +83,7 @@ func (at Position) MarksFrom(p *bridge.Page) (from time.Time, source bridge.Sour
 	if len(times) == 0 {
 		return time.Time{}, source, false
 	}
-	// Not the minimum: a single client's clock at 1970 would cause the whole
+	// Not the minimum: an event from 1970, by a client's wrong clock, would cause the whole
 	// topic to be read.
 	slices.Sort(times)
 	return time.UnixMilli(times[len(times)/10]), at.Source, true

@@ -10,7 +10,7 @@ import (
 	"exportbridge/bridge"
 )
 
-// TailFactor bounds a tail, and how long a carried one is kept, in pages.
+// TailFactor bounds a tail, and how long a carried tail is kept, in pages.
 const TailFactor = 4
 
 // form is the identity of an item with an id, and a hash of its bytes.
@@ -19,46 +19,46 @@ type form struct {
 	sum uint64
 }
 
-// forms are the forms of the tail's items. They show which items changed, and tell items
-// of one id apart. Only this process knows them: after a restart the form seen first is
-// assumed to be the published one. It is a value: its maps never change, and a trimming
-// clones them before it adds to them.
+// forms are the forms of the tail's items. They show which items changed, and distinguish
+// items with the same id. Only this process knows them: after a restart, the first form
+// seen is assumed to be the published one. It is a value: its maps never change, and a
+// trimming clones them before it adds to them.
 type forms struct {
 	known map[form]struct{}
-	units map[bridge.Identity]int // how many of them an id has
-	// mutants are the other forms that came back under an id, each counted once.
+	units map[bridge.Identity]int // number of known forms of an id
+	// mutants are the other forms listed later under an id, each counted once.
 	mutants map[bridge.Identity]uint64
-	// missing counts the tail's items that the last page at the cursor did not list.
+	// missing counts the items of the tail that the last page at the cursor did not list.
 	missing int
 }
 
 // scratch is memory that the calls of trim reuse.
 type scratch struct {
 	slots []int32
-	left  map[bridge.Identity]int // of the tail
-	fresh []form                  // of the items that are published from the page
+	left  map[bridge.Identity]int // items of the tail that the page has not listed
+	fresh []form                  // forms of the items to publish from the page
 }
 
 // trimming is one call of trim.
 type trimming struct {
 	*scratch
 	forms
-	owned         bool // the maps of forms are its own
-	shares        bool // some items of the page have one id
+	owned         bool // the maps of forms are clones
+	shares        bool // several items of the page have the same id
 	carries, last bool // the tail is carried; the page is the end of the results
 }
 
-// trim filters p.Events in place against the tail of the position that p was
-// fetched at, and makes the tail the one after the page. Items with an id are a set,
-// items without one a counted multiset: two equal items can both be real.
-// Different items of one page under one id are different, and as many in the
-// tail. Their forms say which of them are there already; where those are not
-// known it is the first ones, since an export grows at its end.
+// trim filters p.Events in place against the tail of the position at which p was fetched,
+// and makes the tail that of the position after the page. Items with an id are a set. Items
+// without one are a counted multiset: two equal items can both be real. Different items of
+// one page with the same id are different, and each has a place in the tail. Their forms
+// show which of them are already in the tail. If the forms are not known, the first items
+// are assumed to be, since an export grows at its end.
 //
-// While the cursor stays, what vanished from the page stays in the tail, in
-// case it comes back. When the cursor moves on, the items that the page did
-// not show are carried along: they may come on the next pages (a tail of 800,
-// read again with a shorter page). They are dropped after TailLimit items.
+// While the cursor stays, items that vanished from the page stay in the tail, because the
+// API may list them again. When the cursor moves on, items that the page did not list are
+// carried along: they may be on the next pages (a tail of 800, read again with a shorter
+// page). They are dropped after TailLimit items.
 func (at *Position) trim(p *bridge.Page, rules *Rules, r *Findings) error {
 	t := trimming{scratch: at.scratch, forms: at.forms, carries: at.Carried > 0, last: p.Tail()}
 	r.Repeated, t.shares = t.dropTwins(p)
@@ -67,7 +67,7 @@ func (at *Position) trim(p *bridge.Page, rules *Rules, r *Findings) error {
 			r.Shared = surplus(p, make(map[string]bool), rules.DivertShared)
 		}
 		at.Tail, at.Carried = nil, 0
-		return nil // the common case: a page in the middle costs no hashing
+		return nil // the common case: a page in the middle needs no hashes
 	}
 	clear(t.left)
 	for _, id := range at.Tail {
@@ -84,10 +84,10 @@ func (at *Position) trim(p *bridge.Page, rules *Rules, r *Findings) error {
 	carried := at.Carried + p.Items
 	at.Tail, at.Carried = nil, 0
 	switch {
-	case t.last && t.carries: // the next tail: what was carried so far did not come
+	case t.last && t.carries: // the next tail begins: the carried items were not listed
 		r.Vanished, at.Tail = len(missing), seen
 	case t.last:
-		// Every poll misses them again; only what is newly gone counts.
+		// Every poll misses the same items again, so only new ones count.
 		r.Vanished, at.Tail = max(0, len(missing)-t.missing), slices.Concat(seen, missing)
 	case len(missing) > 0 && carried < rules.TailLimit:
 		at.Tail, at.Carried = missing, max(1, carried)
@@ -110,12 +110,12 @@ func (at *Position) trim(p *bridge.Page, rules *Rules, r *Findings) error {
 	return nil
 }
 
-// sift removes the page's items from t.left, leaves in the
-// page the items that were not in it, and returns the identities of all. A carried tail has
-// no items of the border: the page before listed and removed them.
+// sift removes the page's items from t.left, and keeps those in the page that were not in
+// t.left. It returns the identities of all items. A carried tail has no items of the
+// border, because the page before listed and removed them.
 func (t *trimming) sift(p *bridge.Page, divert bool, r *Findings) bridge.Tail {
 	var known, taken map[string]bool
-	var units map[bridge.Identity]int // of the tail
+	var units map[bridge.Identity]int // units of each id in the tail
 	if t.shares {
 		units, taken = maps.Clone(t.left), make(map[string]bool)
 		known = t.recognize(p)
@@ -155,8 +155,8 @@ func (t *trimming) sift(p *bridge.Page, divert bool, r *Findings) bridge.Tail {
 	return seen
 }
 
-// nameOf returns the identity under which an item is in t.left: that from before there were
-// rules for private data, if only that one is there.
+// nameOf returns the identity of an item in t.left. It is the identity from before the
+// rules for private data, if t.left has only that one.
 func (t *trimming) nameOf(e *bridge.Event) bridge.Identity {
 	id := e.Identity()
 	if was, ok := e.WasIdentity(); ok && t.left[id] == 0 && t.left[was] > 0 {
@@ -173,7 +173,7 @@ func formOf(id bridge.Identity, e *bridge.Event) form {
 	return form{id, maphash.Bytes(seed, e.Form())}
 }
 
-// recognize removes the page's items that share their id from t.left, if their forms are
+// recognize removes from t.left the page's items that share their id and whose forms are
 // known to be in the tail. It returns their bytes.
 func (t *trimming) recognize(p *bridge.Page) map[string]bool {
 	known := make(map[string]bool)
@@ -191,8 +191,8 @@ func (t *trimming) recognize(p *bridge.Page) map[string]bool {
 	return known
 }
 
-// surplus counts the items left in the page whose id is taken, or is that of an
-// earlier item. With divert they become bad events.
+// surplus counts the items left in the page whose id is taken, or is that of an earlier
+// item. If divert is set, they become bad events.
 func surplus(p *bridge.Page, taken map[string]bool, divert bool) (n int) {
 	for i := range p.Events {
 		e := &p.Events[i]
@@ -216,7 +216,7 @@ func (f *forms) has(is form) bool {
 	return ok
 }
 
-// learn notes that a form is in the tail.
+// learn records that a form is in the tail.
 func (t *trimming) learn(is form) {
 	if !t.has(is) {
 		t.own()
@@ -225,8 +225,8 @@ func (t *trimming) learn(is form) {
 	}
 }
 
-// changed reports whether an item of the tail came back with other bytes. The tail has
-// units items of its id, 0 or 1 for a single one. The first units forms seen are assumed
+// changed reports whether an item of the tail was listed with other bytes. The tail has
+// units items with its id, 0 or 1 for a single one. The first units forms seen are assumed
 // to be theirs.
 func (t *trimming) changed(is form, units int) bool {
 	if t.units[is.id] < max(1, units) {
@@ -254,11 +254,11 @@ func (t *trimming) own() {
 	t.known, t.units, t.mutants = maps.Clone(t.known), maps.Clone(t.units), maps.Clone(t.mutants)
 }
 
-// dropTwins drops the items whose id came earlier in the same page with the same
-// bytes, and reports whether an id came with others: those items are marked as
-// shared. It counts on ids being short: one pass over an open-addressed table,
-// no allocation once the table has grown. An item is in the table by its id, or,
-// where that is taken by another, by its bytes.
+// dropTwins drops an item if an earlier item of the page has the same id and the same
+// bytes. It reports whether an id has different bytes; those items are marked as shared. It
+// relies on short ids: one pass over an open-addressed table, and no allocation once the
+// table has grown. The table has an item by its id, or by its bytes if another item has the
+// id.
 func (t *scratch) dropTwins(p *bridge.Page) (dropped int, shares bool) {
 	size := 16
 	for size < 2*len(p.Events) {
@@ -291,7 +291,7 @@ func (t *scratch) dropTwins(p *bridge.Page) (dropped int, shares bool) {
 			}
 		}
 		if len(kept) == i {
-			kept = p.Events[:i+1] // nothing dropped so far: nothing to move
+			kept = p.Events[:i+1] // nothing was dropped so far, so nothing moves
 			continue
 		}
 		kept = append(kept, *e)
@@ -301,8 +301,8 @@ func (t *scratch) dropTwins(p *bridge.Page) (dropped int, shares bool) {
 	return dropped, shares
 }
 
-// twin reports whether an item whose id another item has came earlier with the same
-// bytes. There may be many such items, so the table has them by their bytes.
+// twin reports whether an item, whose id another item has, repeats the bytes of an earlier
+// item. There may be many such items, so the table has them by their bytes.
 func (t *scratch) twin(slots []int32, kept []bridge.Event, e *bridge.Event) bool {
 	i := int(maphash.Bytes(seed, e.Form())) & (len(slots) - 1)
 	for ; slots[i] != 0; i = (i + 1) & (len(slots) - 1) {

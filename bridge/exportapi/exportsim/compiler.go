@@ -9,7 +9,7 @@ import (
 // at random. It panics on a mistake in the grammar.
 type compiler struct {
 	grammar []map[string][]string // searched in this order
-	state   uint64                // of the random numbers
+	state   uint64                // state of the random numbers
 	typ     string                // <type>
 	item    int                   // <item>: the index in the innermost list
 	out     []byte                // the template so far

@@ -167,8 +167,8 @@ func (c Config) withDefaults(now time.Time) Config {
 		}
 	}
 	if c.Start.IsZero() {
-		// New refuses events of more than a lifetime. Here the product must
-		// not overflow.
+		// New rejects events that span more than a lifetime, so that this product does not
+		// overflow.
 		span := min(float64(c.Events)*float64(c.Every), float64(100*365*24*time.Hour))
 		c.Start = now.Add(-time.Duration(span))
 	}

@@ -35,8 +35,8 @@ type Form struct {
 	// ItemTimeFormat is ms, s, us, rfc3339 or none. They describe Item.
 	ItemID, ItemTime, ItemTimeFormat, ItemType, ItemSubject string
 
-	// Late is how much earlier than its place in the order the time of an item may be, for
-	// one item in eight. Requests with an end then list items by that time.
+	// Late is the maximum time by which the time of an item is earlier than its place in
+	// the order, for one item in eight. Requests with an end then list items by that time.
 	Late time.Duration
 
 	// ItemsField is a member, or root if the page is the array.
@@ -104,7 +104,7 @@ type Form struct {
 	// LimitHeaders is the prefix of the headers about Config.RateLimit, or RateLimit for
 	// the structured header; empty for none.
 	LimitHeaders string
-	// LimitStatus is 429 or 403. With NoRetryAfter only LimitHeaders have the time to wait.
+	// LimitStatus is 429 or 403. With NoRetryAfter, only LimitHeaders have the wait.
 	LimitStatus  int
 	NoRetryAfter bool
 	// Error is the body of an error, with the placeholders <status>, <title>, <kind> and

@@ -23,7 +23,7 @@ type query struct {
 	skip     int    // items before the page, of an offset
 	newest   bool   // newest first
 	cursor   string // as received, empty without one
-	issued   int64  // of the cursor
+	issued   int64  // when the cursor was issued
 	values   url.Values
 	host     string // scheme and host of the request
 	raw      string // the query string as received

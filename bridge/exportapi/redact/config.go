@@ -91,8 +91,9 @@ func (c *Config) Compile() (*Rules, error) {
 	return r, nil
 }
 
-// label names the rules: equal labels mean that equal items have equal bytes in records, unless
-// it says that values are encrypted: then only those of subjects that are not forgotten.
+// label names the rules. Equal labels mean that equal items have equal bytes in records. If
+// the label says that values are encrypted, this holds only for subjects that are not
+// forgotten.
 func (c *Config) label(k seal.Line) string {
 	if !c.hasRules() {
 		return ""

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// tries is how often a request is repeated before Fetch gives up, badTries how often
-	// after an unusable response.
+	// tries is the maximum number of requests before Fetch gives up, badTries the number
+	// after unusable responses.
 	tries, badTries = 8, 2
 	// longestBackoff is the longest wait between two tries, unless the server asks for a
 	// longer one.

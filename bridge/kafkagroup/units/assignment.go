@@ -7,25 +7,26 @@ import (
 
 // Assignment is the leader's answer to an Offer.
 type Assignment struct {
-	// List is the checksum of the streams that were offered: Given is over that list.
-	// Offer is that of the whole offer.
+	// List is the checksum of the offered streams, in whose order Given is. Offer is the
+	// checksum of the whole offer.
 	List, Offer uint32
-	// Given says for each claim of a stream whether the member is to hold it.
+	// Given says for each claim of a stream whether the member holds it from now on.
 	Given []bool
-	// LaneList and GivenLanes are as List and Given, for the lanes. A leader that knows
-	// no lanes gives none.
+	// LaneList and GivenLanes are the List and Given of the lanes. A leader that knows no
+	// lanes gives none.
 	LaneList   uint32
 	GivenLanes []bool
-	// Generation is the group's, and Planned when the leader answered, in seconds since
-	// 1970 by its clock, for people. Both are 0 if the leader does not say.
+	// Generation is the generation of the group. Planned is when the leader answered, in
+	// seconds since 1970 by its clock. Both are for people, and 0 if the leader does not
+	// say.
 	Generation int32
 	Planned    int64
 }
 
 const bitsPerByte = 8
 
-// Answer returns the assignment of an encoded offer, decoded as o, from what the plan
-// gives for its claims.
+// Answer returns the assignment that answers an offer. encoded is the offer, and o the same
+// decoded; given is the plan for its claims.
 func Answer(encoded []byte, o *Offer, given []bool) Assignment {
 	first, others := o.classes()
 	a := Assignment{List: sum(first), Offer: crc32.ChecksumIEEE(encoded), Given: given[:len(first)]}
@@ -35,9 +36,9 @@ func Answer(encoded []byte, o *Offer, given []bool) Assignment {
 	return a
 }
 
-// For says for each claim of an offer whether the member is to hold its unit. It reports
-// false if the assignment answers an offer of other streams. If it answers one of other
-// lanes, no lane is given.
+// For returns for each claim of an offer whether the member holds its unit from now on. ok
+// is false if the assignment answers an offer of other streams. If it answers an offer of
+// other lanes, no lane is given.
 func (a *Assignment) For(o *Offer) (given []bool, ok bool) {
 	first, others := o.classes()
 	if a.List != sum(first) || len(a.Given) != len(first) {
@@ -75,7 +76,7 @@ func appendBits(b []byte, given []bool) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(given))), bits...)
 }
 
-// DecodeAssignment decodes an Assignment, as DecodeOffer an Offer.
+// DecodeAssignment decodes an Assignment. It is as lenient as DecodeOffer.
 func DecodeAssignment(b []byte) (Assignment, error) {
 	r := reader{rest: b}
 	if err := r.head(assignmentMagic); err != nil {

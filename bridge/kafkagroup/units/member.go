@@ -7,19 +7,19 @@ import (
 	"slices"
 )
 
-// Member is the state of one member of a group: its units, and which of them it
-// holds. The zero value has no units and was never assigned any. The caller guards it.
+// Member is the state of one member of a group: its units, and which of them it holds. The
+// zero value has no units and had no assignment. The caller guards it.
 type Member struct {
-	// Process, Program and Capacity are as in Offer.
+	// Process, Program and Capacity are those of Offer.
 	Process, Program string
 	Capacity         uint64
 
 	units      map[Unit]*unit
-	generation int32 // of the last assignment
-	joined     bool  // there was one
-	sent       Offer // the last one
+	generation int32 // generation of the last assignment
+	joined     bool  // there was an assignment
+	sent       Offer // the last offer
 	sentSum    uint32
-	given      []bool // the answer to it, nil if there is none yet
+	given      []bool // the answer to the last offer; nil until it arrives
 	flags      byte
 }
 
@@ -27,7 +27,7 @@ type Member struct {
 type unit struct {
 	unwanted bool
 	state    State // Can, Held or Releasing
-	overdue  bool  // Releasing for too long: others do not wait any more
+	overdue  bool  // Releasing for too long: other members no longer wait
 }
 
 func (u *unit) claimed() State {
@@ -37,8 +37,8 @@ func (u *unit) claimed() State {
 	return u.state
 }
 
-// Add adds a unit that the member can run, and wants. It reports false if the member
-// has it already.
+// Add adds a unit that the member can run, and wants. It returns false if the member has
+// the unit already.
 func (m *Member) Add(u Unit) bool {
 	if m.units[u] != nil {
 		return false
@@ -50,18 +50,19 @@ func (m *Member) Add(u Unit) bool {
 	return true
 }
 
-// Remove removes a unit. Whoever holds a unit stops and ends it before.
+// Remove removes a unit. If the member holds the unit, the caller has to call Stop and
+// Ended first.
 func (m *Member) Remove(u Unit) { delete(m.units, u) }
 
-// Want says whether the member wants a unit that it does not hold.
+// Want sets whether the member wants a unit that it does not hold.
 func (m *Member) Want(u Unit, want bool) {
 	if unit := m.units[u]; unit != nil {
 		unit.unwanted = !want
 	}
 }
 
-// State returns the state of a unit; Declined if it is not wanted, not the member's, or
-// released too slowly.
+// State returns the state of a unit. It returns Declined for a unit that is not wanted,
+// that the member does not have, or that was released too slowly.
 func (m *Member) State(u Unit) State {
 	if unit := m.units[u]; unit != nil {
 		return unit.claimed()
@@ -69,7 +70,7 @@ func (m *Member) State(u Unit) State {
 	return Declined
 }
 
-// Offer returns the encoded offer to join with. Apply expects its answer.
+// Offer returns the encoded offer to join with. Apply expects the answer to this offer.
 func (m *Member) Offer() []byte {
 	o := m.offer()
 	encoded := o.Append(nil)
@@ -90,8 +91,8 @@ func (m *Member) offer() Offer {
 	return o
 }
 
-// Changed reports whether the group should know something that the last Offer did not
-// say, once it is answered. That a unit is held now, or about to be released, it knows.
+// Changed reports whether the group needs another offer, after the last one was answered.
+// It does not if a unit is only held or released as the answer says.
 func (m *Member) Changed() bool {
 	if len(m.sent.Claims) != len(m.units) {
 		return true
@@ -114,17 +115,18 @@ func (m *Member) Changed() bool {
 
 // Outcome is what an assignment changes.
 type Outcome struct {
-	// Start are held from now on, Stop are to be ended: Ended says when.
+	// Start has the units that the member holds from now on, Stop those to end. Ended
+	// reports their end.
 	Start, Stop []Unit
-	// Stale: the assignment answers another list of streams, and changed nothing. Old:
-	// it answers another offer of this list, of the process before this one. After
-	// both the member joins again.
+	// Stale means that the assignment answers another list of streams, and has changed
+	// nothing. Old means that it answers another offer of this list, from the process
+	// before this one. After both, the member joins again.
 	Stale, Old bool
 }
 
-// Apply applies the assignment of a generation. The answer to another list of streams than
-// the last Offer's is stale: the static member of a process that has restarted is given
-// the assignment of the process before.
+// Apply applies the assignment of a generation. An answer to another list of streams than
+// that of the last Offer is stale: a static member gets the assignment of its former
+// process after a restart.
 func (m *Member) Apply(a Assignment, generation int32) (o Outcome) {
 	given, answers := a.For(&m.sent)
 	if !answers {
@@ -149,8 +151,8 @@ func (m *Member) Apply(a Assignment, generation int32) (o Outcome) {
 	return o
 }
 
-// Lapse takes everything away, since the group goes on without this member. It returns
-// what is to be ended.
+// Lapse takes all units away, because the group continues without this member. It returns
+// the units to end.
 func (m *Member) Lapse() (stop []Unit) {
 	for _, u := range slices.Sorted(maps.Keys(m.units)) {
 		if m.Stop(u) {
@@ -160,7 +162,7 @@ func (m *Member) Lapse() (stop []Unit) {
 	return stop
 }
 
-// Stop begins to release a unit. It reports whether the unit was held.
+// Stop begins to release a unit. It returns whether the unit was held.
 func (m *Member) Stop(u Unit) bool {
 	unit := m.units[u]
 	if unit == nil || unit.state != Held {
@@ -170,14 +172,14 @@ func (m *Member) Stop(u Unit) bool {
 	return true
 }
 
-// Ended says that a unit is released.
+// Ended records that a unit is released.
 func (m *Member) Ended(u Unit) {
 	if unit := m.units[u]; unit != nil {
 		unit.state, unit.overdue = Can, false
 	}
 }
 
-// Overdue says that others are not to wait any longer for the end of a unit.
+// Overdue makes other members no longer wait for the end of a unit.
 func (m *Member) Overdue(u Unit) {
 	if unit := m.units[u]; unit != nil && unit.state == Releasing {
 		unit.overdue = true

@@ -11,8 +11,8 @@ import (
 	"slices"
 )
 
-// Unit is a stream or a lane of a job: the hash of its class and name, with a bit above
-// it that is set for a lane. The hash has 40 bits: with 32 bits, two of 10,000 streams
+// Unit is a stream or a lane of a job: the hash of its class and name, with a bit above the
+// hash that is set for a lane. The hash has 40 bits. With 32 bits, two of 10,000 streams
 // would share a hash in one of a hundred groups.
 type Unit uint64
 
@@ -21,13 +21,13 @@ const (
 	laneBit  = Unit(1) << unitBits
 )
 
-// class is a kind of unit in the format. Others may follow; a member skips what it does
-// not know.
+// class is a kind of unit in the format. Later versions may add classes; a member skips
+// those that it does not know.
 type class byte
 
 const (
 	streams class = 's'
-	lanes   class = 'l' // not known to the first version
+	lanes   class = 'l' // unknown to the first version
 )
 
 // Stream returns the unit of a stream.
@@ -44,14 +44,14 @@ func hash(text string) Unit {
 	return Unit(binary.BigEndian.Uint64(sum[:8]) >> (64 - unitBits))
 }
 
-// State is what a member says of one of its units.
+// State is a member's state of one of its units.
 type State byte
 
 // The states. They are part of the format: two bits each.
 const (
-	Can       State = iota // could run it
-	Held                   // runs it, or is about to
-	Releasing              // ends it: nobody else may begin yet
+	Can       State = iota // can run it
+	Held                   // runs it, or will at once
+	Releasing              // ends it: no other member may begin yet
 	Declined               // does not want it now
 )
 
@@ -63,25 +63,26 @@ type Claim struct {
 	State State
 }
 
-// Offer is what a member says when it joins.
+// Offer is the metadata with which a member joins.
 type Offer struct {
-	// Generation is that of the member's last assignment, -1 if it has none. Of two
-	// members that claim to hold a unit, the one with the older generation missed
-	// that the unit moved.
+	// Generation is the generation of the member's last assignment, -1 if it had none. If
+	// two members claim to hold a unit, the one with the older generation has missed that
+	// the unit moved.
 	Generation int32
 	// Flags has flagAgain. Later versions may set others.
 	Flags byte
 	// Process and Program name the process and its version, for people.
 	Process, Program string
-	// Capacity is how many lanes the member can run at a time. Load is for later
-	// versions: how much work its units are.
+	// Capacity is the number of lanes that the member can run at a time. Load is for later
+	// versions: the amount of work of its units.
 	Capacity, Load uint64
-	// Claims are the member's units, sorted, each once: the streams, then the lanes.
+	// Claims are the member's units, sorted and without duplicates: first streams, then
+	// lanes.
 	Claims []Claim
 }
 
-// flagAgain changes when a member was given a stale assignment: the coordinator has the
-// leader plan again only for a member that says something else than before.
+// flagAgain changes after a stale assignment: the coordinator makes the leader plan again
+// only if a member joins with other metadata than before.
 const flagAgain = 1
 
 const (
@@ -94,9 +95,9 @@ var (
 	assignmentMagic = []byte("xba")
 )
 
-// The errors of what another program may have written.
+// The errors of data that another program may have written.
 var (
-	// ErrForeign: the bytes are not of this program.
+	// ErrForeign means that another program wrote the data.
 	ErrForeign = errors.New("not written by exportbridge")
 	errBroken  = errors.New("broken data of a member of the group")
 )
@@ -126,7 +127,8 @@ func (o *Offer) classes() (first, others []Claim) {
 	return o.Claims[:at], o.Claims[at:]
 }
 
-// appendClass appends the part of a class, with its size, for those that skip it.
+// appendClass appends the part of a class with its size, so that other versions can skip
+// it.
 func appendClass(b []byte, is class, part []byte) []byte {
 	return append(binary.AppendUvarint(append(b, byte(is)), uint64(len(part))), part...)
 }
@@ -178,8 +180,8 @@ func DecodeOffer(b []byte) (Offer, error) {
 	return o, nil
 }
 
-// reader reads what anybody may have written. After the first mistake it is broken,
-// and reads zeros.
+// reader reads data that any program may have written. After the first mistake it returns
+// zeros.
 type reader struct {
 	rest   []byte
 	broken bool
@@ -229,7 +231,7 @@ func (r *reader) uvarint() uint64 {
 	return v
 }
 
-// count reads a number of things of which each has at least a byte.
+// count reads the number of items that follow, each of at least one byte.
 func (r *reader) count() int {
 	v := r.uvarint()
 	if v > uint64(len(r.rest)) || v > math.MaxInt32 {
@@ -248,8 +250,7 @@ func (r *reader) name() []byte {
 	return r.take(n)
 }
 
-// classes returns the parts of the streams and of the lanes; rest is nil in one that is
-// missing.
+// classes returns the parts of the streams and of the lanes. A missing part has a nil rest.
 func (r *reader) classes() (first, others reader) {
 	for range r.count() {
 		is := class(r.byte())
@@ -264,7 +265,7 @@ func (r *reader) classes() (first, others reader) {
 	return first, others
 }
 
-// claims reads the claims of a class, whose units have the bits above the hash.
+// claims reads the claims of a class. above has the bits above the hash of its units.
 func (r *reader) claims(above Unit) []Claim {
 	claims := make([]Claim, r.count())
 	var unit uint64

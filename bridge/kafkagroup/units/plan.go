@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// Plan says for each claim of each offer whether the member is to hold its unit. The
-// same offers in the same order give the same plan. Streams come first. A member gets as
-// many lanes as its Capacity; other lanes wait until one of them ends.
+// Plan returns for each claim of each offer whether the member holds its unit from now on.
+// The same offers in the same order give the same plan. Streams come first. A member gets
+// as many lanes as its Capacity; other lanes wait until one of them ends.
 func Plan(offers []Offer) [][]bool {
 	p := newPlanner(offers, make([]int, len(offers)), false)
 	p.plan()
@@ -31,33 +31,36 @@ func Plan(offers []Offer) [][]bool {
 
 const nobody = -1
 
-// planned is a unit and who is to run it. Members are indices of offers.
+// planned is a unit and the members that can run it. Members are indices of offers.
 type planned struct {
 	unit   Unit
-	can    []int // who could run it
-	holder int   // who holds or releases it by the newest generation
+	can    []int // members that can run it
+	holder int   // member that holds or releases it, in the newest generation
 	keeps  bool  // the holder does not release it
-	target int   // who is to run it, at once or when it is released
+	target int   // member that will run it, at once or after its release
 }
 
-// givenTo reports whether a member is to hold the unit now.
+// givenTo reports whether a member holds the unit from now on.
 func (u *planned) givenTo(m int) bool {
 	return u.target == m && (u.holder == nobody || u.holder == m && u.keeps)
 }
 
-// planner plans one class.
+// planner plans the units of one class.
 type planner struct {
 	offers []Offer
 	units  map[Unit]*planned
 	order  []*planned
-	// By member: load counts the units of the class, room is the maximum, beside counts
-	// the units of the other class.
+	// These are indexed by member: load counts the units of the class, room is the maximum,
+	// beside counts the units of the other class.
 	load, room, beside []int
 }
 
 func newPlanner(offers []Offer, beside []int, lanes bool) *planner {
 	n := len(offers)
-	p := &planner{offers: offers, units: make(map[Unit]*planned), load: make([]int, n), room: make([]int, n), beside: beside}
+	p := &planner{
+		offers: offers, units: make(map[Unit]*planned),
+		load: make([]int, n), room: make([]int, n), beside: beside,
+	}
 	for m := range offers {
 		first, others := offers[m].classes()
 		claims := first
@@ -69,8 +72,8 @@ func newPlanner(offers []Offer, beside []int, lanes bool) *planner {
 			p.claim(m, c)
 		}
 	}
-	// A unit that few can run is placed first: those that all can run level the loads.
-	// A unit that moves anyway is moved before one that is held.
+	// Units that few members can run are placed first, because units that all can run level
+	// the loads. A unit that moves anyway is placed before one that is held.
 	p.order = slices.SortedFunc(maps.Values(p.units), func(a, b *planned) int {
 		return cmp.Or(compareBool(a.keeps, b.keeps), cmp.Compare(len(a.can), len(b.can)), cmp.Compare(a.unit, b.unit))
 	})
@@ -107,7 +110,8 @@ func (p *planner) plan() {
 	p.balance()
 }
 
-// place leaves each unit that is held, and gives the others to whoever has least.
+// place leaves each held unit where it is, and gives each other unit to the member with the
+// least load.
 func (p *planner) place() {
 	for _, u := range p.order {
 		if u.keeps && p.load[u.holder] < p.room[u.holder] {
@@ -122,8 +126,8 @@ func (p *planner) place() {
 	}
 }
 
-// balance moves units to members that have at least two less. It begins with the
-// member that has most, so that few units move.
+// balance moves units to members with at least two units less. It begins with the member
+// with the most units, so that few units move.
 func (p *planner) balance() {
 	queues := make([][]*planned, len(p.load))
 	for _, u := range p.order {
@@ -144,7 +148,7 @@ func (p *planner) balance() {
 	}
 }
 
-// fullest returns the member with the greatest load of those that have a queue.
+// fullest returns the member with the greatest load among those with a queue.
 func (p *planner) fullest(queues [][]*planned) int {
 	fullest := nobody
 	for m := range queues {
@@ -155,8 +159,8 @@ func (p *planner) fullest(queues [][]*planned) int {
 	return fullest
 }
 
-// move gives a unit to whoever has least, or moves it if that makes the loads more equal. It
-// reports whether it does.
+// move gives a unit to the member with the least load. It moves a held unit only if that
+// makes the loads more equal. It reports whether it moved the unit.
 func (p *planner) move(u *planned) bool {
 	to := p.least(u)
 	switch {
@@ -170,7 +174,8 @@ func (p *planner) move(u *planned) bool {
 	return true
 }
 
-// least returns who has least of those that could run the unit and have room for it.
+// least returns the member with the least load among those that can run the unit and have
+// room.
 func (p *planner) least(u *planned) int {
 	least := nobody
 	for _, m := range u.can {

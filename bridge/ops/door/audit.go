@@ -11,7 +11,7 @@ import (
 // Outcome is how a request ended.
 type Outcome string
 
-// The outcomes. Allowed is written before the action begins, Failed after it: without a
+// The outcomes. Allowed is written before the action begins, Failed after it. Without a
 // Failed, the action succeeded or the process ended.
 const (
 	Allowed Outcome = "allowed"
@@ -25,19 +25,19 @@ type Record struct {
 	Time    time.Time `json:"time"`
 	Outcome Outcome   `json:"outcome"`
 	Who     string    `json:"who,omitempty"`
-	Auth    Method    `json:"auth,omitempty"` // empty if nobody was recognized
+	Auth    Method    `json:"auth,omitempty"` // empty if the caller was not recognized
 	Address string    `json:"address"`
 	Request string    `json:"request"` // method and path
 	Action  string    `json:"action,omitempty"`
 	Stream  string    `json:"stream,omitempty"`
 	Job     string    `json:"job,omitempty"`
-	Reason  string    `json:"reason,omitempty"` // of the caller
-	Status  int       `json:"status,omitempty"` // of a denied request
-	Count   int       `json:"count,omitempty"`  // of denied requests that have no line of their own
+	Reason  string    `json:"reason,omitempty"` // reason that the caller gave
+	Status  int       `json:"status,omitempty"` // HTTP status of a denied request
+	Count   int       `json:"count,omitempty"`  // number of denied requests without a line of their own
 	Error   string    `json:"error,omitempty"`
 }
 
-// Audit is a file of records, a line of JSON each. A nil Audit writes none.
+// Audit is a file of records, one JSON object per line. A nil Audit writes none.
 type Audit struct {
 	path string // empty for standard output
 
@@ -46,8 +46,8 @@ type Audit struct {
 	torn bool // the last line may lack its end
 }
 
-// OpenAudit opens the file at path for appending, and creates it for its owner alone; "-" is
-// standard output.
+// OpenAudit opens the file at path for appending. It creates a missing file, which only its
+// owner can read. "-" is standard output.
 func OpenAudit(path string) (*Audit, error) {
 	if path == "-" {
 		return &Audit{file: os.Stdout}, nil
@@ -65,14 +65,14 @@ func (a *Audit) open() error {
 		return fmt.Errorf("open HTTP_AUDIT_LOG: %w", err)
 	}
 	if a.file != nil {
-		_ = a.file.Close() // it was renamed, and each of its lines is written
+		_ = a.file.Close() // the file was renamed, and all its lines are written
 	}
 	a.file, a.torn = file, tears(file)
 	return nil
 }
 
-// tears reports whether the last line of a file may lack its end: the process or the machine
-// may have stopped while it was written.
+// tears reports whether the last line of a file may lack its end, because the process or
+// the machine stopped during the write.
 func tears(file *os.File) bool {
 	info, err := file.Stat()
 	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
@@ -80,7 +80,7 @@ func tears(file *os.File) bool {
 	}
 	written, err := os.Open(file.Name())
 	if err != nil {
-		return true // not known: an empty line does no harm
+		return true // unknown: an empty line does no harm
 	}
 	defer written.Close()
 	var last [1]byte
@@ -113,7 +113,7 @@ func (a *Audit) Write(r Record) error {
 	return nil
 }
 
-// follow opens the file again if path is another one by now.
+// follow opens the file again if path now leads to another file.
 func (a *Audit) follow() error {
 	if a.path == "" {
 		return nil

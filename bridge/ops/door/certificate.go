@@ -14,12 +14,12 @@ import (
 	"exportbridge/bridge"
 )
 
-// rereadInterval is how often the files of a certificate are read again. A pair that cannot
-// be used is reported at the second reading: the first may fall between the writes of the
+// rereadInterval is how often the files of a certificate are read again. An unusable pair
+// is reported at the second reading, because the first may fall between the writes of the
 // two files.
 const rereadInterval = 5 * time.Second
 
-// Pair is a server's certificate, with those that sign it, and its key (PEM).
+// Pair is a server's certificate and key in PEM. The certificates that sign it follow it.
 type Pair struct {
 	Cert string
 	Key  bridge.Secret
@@ -34,7 +34,7 @@ func (p Pair) Parse() (*tls.Certificate, error) {
 	return &pair, err
 }
 
-// read returns the pair as its files are now.
+// read returns the pair with the present content of its files.
 func (p Pair) read() (Pair, error) {
 	var errs [2]error
 	if p.CertFile != "" {
@@ -48,9 +48,10 @@ func (p Pair) read() (Pair, error) {
 	return p, errors.Join(errs[:]...)
 }
 
-// Certificate is the certificate of a server. It follows its files while Watch runs.
+// Certificate is the certificate of a server. It is reloaded from its files while Watch
+// runs.
 type Certificate struct {
-	pair    Pair // the one in use; owned by Watch
+	pair    Pair // the pair in use; owned by Watch
 	log     *slog.Logger
 	current atomic.Pointer[tls.Certificate]
 }
@@ -66,9 +67,9 @@ func NewCertificate(p Pair, log *slog.Logger) (*Certificate, error) {
 	return c, nil
 }
 
-// Config returns TLS 1.2 or later with the certificate in use. With clients, each client
-// must show a certificate that they signed. HTTP/2 is not offered: the limits of a server
-// count connections, and one of HTTP/2 has many requests.
+// Config returns TLS 1.2 or later with the certificate in use. If clients is not nil, each
+// client must have a certificate signed by one of them. HTTP/2 is not offered: the limits
+// of a server count connections, and an HTTP/2 connection carries many requests.
 func (c *Certificate) Config(clients *x509.CertPool) *tls.Config {
 	conf := &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
@@ -80,8 +81,8 @@ func (c *Certificate) Config(clients *x509.CertPool) *tls.Config {
 	return conf
 }
 
-// Watch reads the files again until ctx ends. A pair that cannot be used is reported once,
-// and the old pair stays in use.
+// Watch reads the files again until ctx ends. An unusable pair is reported once, and the
+// old pair stays in use.
 func (c *Certificate) Watch(ctx context.Context) {
 	tick := time.NewTicker(rereadInterval)
 	defer tick.Stop()
@@ -111,7 +112,7 @@ func (c *Certificate) reread() error {
 	}
 	c.pair = next
 	if reflect.DeepEqual(c.current.Swap(parsed).Certificate, parsed.Certificate) {
-		return nil // but for white space or the key's form
+		return nil // the same pair, apart from white space or the key's form
 	}
 	c.log.Info("certificate replaced", "until", parsed.Leaf.NotAfter.UTC().Format(time.RFC3339))
 	return nil

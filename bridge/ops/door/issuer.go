@@ -22,24 +22,24 @@ import (
 )
 
 const (
-	// keysInterval is how often the issuer is asked for its keys: a key that it has withdrawn
-	// is accepted for so long.
+	// keysInterval is how often the keys are fetched. A withdrawn key is accepted until the
+	// next fetch.
 	keysInterval = 5 * time.Minute
-	// keysPause is the least time between two attempts, whoever asks: anybody can send tokens
-	// with an unknown key.
+	// keysPause is the shortest time between two attempts, for all callers together: any
+	// client can send tokens with an unknown key.
 	keysPause = 5 * time.Second
 	// keysRetry is the time between attempts while they fail.
 	keysRetry = 10 * time.Second
-	// keysTimeout bounds an attempt, two requests.
+	// keysTimeout bounds an attempt, which takes two requests.
 	keysTimeout = 5 * time.Second
-	// maxDocument bounds an answer of the issuer, in bytes.
+	// maxDocument bounds a response of the issuer, in bytes.
 	maxDocument = 1 << 20
 	// maxRSA bounds an RSA key, in bits.
 	maxRSA = 8 << 10
 )
 
-// algorithms are those with a public key. Without them in the list, "none" and HMAC with the
-// public key as secret would be signatures too.
+// algorithms are the algorithms with a public key. They exclude "none", and HMAC with the
+// public key as the secret.
 var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.ES256, jose.ES384, jose.ES512, jose.PS256, jose.PS384, jose.PS512, jose.EdDSA,
 }
@@ -56,9 +56,10 @@ type Issuer struct {
 	cfg  OIDC
 	log  *slog.Logger
 	http *http.Client
-	turn chan struct{} // to fetch keys
+	turn chan struct{} // held during an attempt to fetch keys
 
-	// The end of the last attempt, and its error; owned by who has the turn.
+	// tried is the end of the last attempt, and err its error. Both are owned by the
+	// holder of turn.
 	tried time.Time
 	err   error
 
@@ -66,7 +67,8 @@ type Issuer struct {
 	keys []jose.JSONWebKey
 }
 
-// NewIssuer returns the issuer of valid settings, nil without one. It contacts nobody.
+// NewIssuer returns the issuer of valid settings, nil without an issuer. It makes no
+// request.
 func NewIssuer(cfg OIDC, log *slog.Logger) *Issuer {
 	if cfg.Issuer == "" {
 		return nil
@@ -80,12 +82,13 @@ func NewIssuer(cfg OIDC, log *slog.Logger) *Issuer {
 	}
 	return &Issuer{cfg: cfg, log: log, turn: make(chan struct{}, 1), http: &http.Client{
 		Transport: &http.Transport{DialTLSContext: dial, DisableKeepAlives: true},
-		// The issuer says where its keys are; a redirect could lead to a host without TLS.
+		// Keys are fetched only from the URL that the issuer names. A redirect could lead
+		// to a host without TLS.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
 
-// Watch keeps the keys up to date until ctx ends.
+// Watch fetches the keys regularly until ctx ends.
 func (i *Issuer) Watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		pause := keysInterval
@@ -102,9 +105,9 @@ func (i *Issuer) known() []jose.JSONWebKey {
 	return i.keys
 }
 
-// fetch asks for the keys until asking ends, unless somebody did shortly before, and returns the
-// error of the last attempt. ctx ends the wait for another attempt. After a failure the last
-// keys stay in use.
+// fetch fetches the keys, until asking ends, and returns the error of the last attempt. If
+// another attempt was made shortly before, fetch makes none. ctx ends the wait for the
+// attempt of another caller. After a failure the last keys stay in use.
 func (i *Issuer) fetch(ctx, asking context.Context) error {
 	select {
 	case i.turn <- struct{}{}:
@@ -139,7 +142,7 @@ func (i *Issuer) fetch(ctx, asking context.Context) error {
 	return i.err
 }
 
-// ask returns the keys that the issuer's discovery document names.
+// ask fetches the keys that the issuer's discovery document names.
 func (i *Issuer) ask(ctx context.Context) ([]jose.JSONWebKey, error) {
 	var document struct {
 		Issuer string `json:"issuer"`
@@ -174,8 +177,8 @@ func (i *Issuer) ask(ctx context.Context) ([]jose.JSONWebKey, error) {
 	return keys, nil
 }
 
-// verifies reports whether a key is a public one for signatures. Anybody can send tokens for
-// it: with a longer RSA key, each would take seconds to verify.
+// verifies reports whether a key is a public key for signatures. It rejects a long RSA key,
+// which takes seconds per token: any client can send tokens for it.
 func verifies(key *jose.JSONWebKey) bool {
 	modulus, isRSA := key.Key.(*rsa.PublicKey)
 	return key.Valid() && key.IsPublic() && (key.Use == "" || key.Use == "sig") &&
@@ -204,7 +207,7 @@ func (i *Issuer) get(ctx context.Context, from string, into any) error {
 // attempt is the verification of one signature. It implements oidc.KeySet.
 type attempt struct {
 	keys    []jose.JSONWebKey
-	unknown bool // no key has the token's id, or the token has none: a newer key may fit
+	unknown bool // the token has no key id, or no key has it: a newer key may fit
 	signed  bool
 }
 

@@ -19,14 +19,14 @@ import (
 const ByOIDC Method = "oidc"
 
 const (
-	// maxJWT bounds a token in bytes: a longer one is wrong.
+	// maxJWT bounds a token in bytes: a longer one is not accepted.
 	maxJWT = 8 << 10
 	// clockSkew is how far the clocks of the issuer and of this machine may differ.
 	clockSkew = time.Minute
 )
 
-// OIDC says which tokens of an OpenID Connect issuer the server accepts. Without Issuer it
-// accepts none.
+// OIDC selects the tokens of an OpenID Connect issuer that the server accepts. Without
+// Issuer it accepts none.
 type OIDC struct {
 	Issuer    string   `env:"HTTP_OIDC_ISSUER" desc:"accept bearer tokens (JWT) that this OpenID Connect issuer has signed; reading then requires a token" example:"https://login.example.com"`
 	Audience  string   `env:"HTTP_OIDC_AUDIENCE" desc:"audience (aud) that a token of HTTP_OIDC_ISSUER must have" example:"exportbridge"`
@@ -35,7 +35,7 @@ type OIDC struct {
 	ActRoles  []string `env:"HTTP_OIDC_ACT_ROLES" desc:"values of HTTP_OIDC_ROLE_CLAIM whose owners may read and act" example:"bridge-operator"`
 	NameClaim string   `env:"HTTP_OIDC_NAME_CLAIM" desc:"claim of those tokens with the owner's name for history and audit log; choose one that users cannot change" example:"email"`
 	TLSCA     string   `env:"HTTP_OIDC_TLS_CA" desc:"trusted CA certificates (PEM) of HTTP_OIDC_ISSUER; empty for the system's"`
-	TLSCAFile string   // where TLSCA comes from, empty for none: each connection reads it again
+	TLSCAFile string   // the file of TLSCA, or empty: each connection reads it again
 }
 
 // DefaultOIDC returns the defaults.
@@ -71,13 +71,13 @@ func (o *OIDC) Validate() error {
 	return p.Err()
 }
 
-// ErrNoKeys means that the keys of the issuer are not known, so that no token of it can be
+// ErrNoKeys means that the keys of the issuer are not known, so that its tokens cannot be
 // verified.
 var ErrNoKeys = errors.New("the keys of HTTP_OIDC_ISSUER are not known")
 
 // RefusedError means that the issuer signed a token, but the settings do not accept it.
 type RefusedError struct {
-	Who  Identity // without a role, if the token names its owner but gives no role; else the zero Identity
+	Who  Identity // the owner that the token names without a role; otherwise the zero Identity
 	Hint string
 	err  error
 }
@@ -88,8 +88,9 @@ func (e *RefusedError) Error() string { return e.err.Error() }
 // Unwrap returns the cause.
 func (e *RefusedError) Unwrap() error { return e.err }
 
-// Identify returns the owner of a token, with an empty name if the issuer did not sign it. A
-// nil Issuer signs none. The error is ErrNoKeys, a *RefusedError, or that of ctx.
+// Identify returns the owner of a token. The name is empty if the issuer did not sign the
+// token. A nil Issuer has signed none. The error is ErrNoKeys, a *RefusedError, or that of
+// ctx.
 func (i *Issuer) Identify(ctx context.Context, token string) (Identity, error) {
 	if i == nil || len(token) > maxJWT {
 		return Identity{}, nil
@@ -97,7 +98,8 @@ func (i *Issuer) Identify(ctx context.Context, token string) (Identity, error) {
 	a := &attempt{keys: i.known()}
 	verified, err := i.verify(ctx, a, token)
 	if a.unknown {
-		// It logs its error. A client that leaves does not end an attempt for others.
+		// fetch logs its error. A client that disconnects does not end an attempt for
+		// others.
 		_ = i.fetch(ctx, context.WithoutCancel(ctx))
 		if ctx.Err() != nil {
 			return Identity{}, ctx.Err()
@@ -116,8 +118,8 @@ func (i *Issuer) Identify(ctx context.Context, token string) (Identity, error) {
 	return i.cfg.owner(verified)
 }
 
-// verify checks signature, issuer, audience and times. The package's own tolerance for a
-// token that is not valid yet is five minutes.
+// verify checks signature, issuer, audience and times. It applies clockSkew to a token that
+// is not valid yet, because the tolerance of the package is five minutes.
 func (i *Issuer) verify(ctx context.Context, a *attempt, token string) (map[string]any, error) {
 	verified, err := oidc.NewVerifier(i.cfg.Issuer, a, &oidc.Config{
 		ClientID: i.cfg.Audience, SupportedSigningAlgs: algorithmNames,
@@ -136,7 +138,7 @@ func (i *Issuer) verify(ctx context.Context, a *attempt, token string) (map[stri
 	return claims, nil
 }
 
-// explain says what the issuer's own token lacks, in the words of the settings.
+// explain says, in terms of the settings, what a token of the issuer lacks.
 func explain(err error) error {
 	if expired, ok := errors.AsType[*oidc.TokenExpiredError](err); ok {
 		return fmt.Errorf("the token expired at %s", expired.Expiry.UTC().Format(time.RFC3339))
@@ -144,11 +146,11 @@ func explain(err error) error {
 	return fmt.Errorf("the token is not accepted: %s", strings.TrimPrefix(err.Error(), "oidc: "))
 }
 
-// ownerPattern has the characters of e-mail addresses and of subjects, but nothing that breaks
-// or hides a part of a line.
+// ownerPattern has the characters of e-mail addresses and of subjects. It excludes
+// characters that break a line, or hide a part of it.
 var ownerPattern = regexp.MustCompile(`^[a-zA-Z0-9_-][a-zA-Z0-9._@+|:/-]{0,127}$`)
 
-// owner returns who the claims of a verified token name.
+// owner returns the owner that the claims of a verified token name.
 func (o *OIDC) owner(claims map[string]any) (Identity, error) {
 	name, _ := claim(claims, o.NameClaim).(string)
 	who := Identity{Name: name, By: ByOIDC}
@@ -176,8 +178,8 @@ func (o *OIDC) owner(claims map[string]any) (Identity, error) {
 	return who, nil
 }
 
-// claim returns a claim by its name, or by a path with dots; nil for none. The names on the path
-// can have dots too, as those of clients do.
+// claim returns a claim by its name, or by a path with dots; nil if there is none. The
+// names on the path can have dots too, as names of clients do.
 func claim(claims any, path string) any {
 	object, _ := claims.(map[string]any)
 	if value, ok := object[path]; ok {
@@ -193,8 +195,8 @@ func claim(claims any, path string) any {
 	return nil
 }
 
-// listed returns the texts of a claim. Those of scopes are separated by spaces (RFC 9068 and
-// others); another text with a space is one value.
+// listed returns the texts of a claim. The texts of scopes are separated by spaces (RFC
+// 9068 and others). For other claims, a text with a space is one value.
 func listed(value any, name string) []string {
 	switch value := value.(type) {
 	case string:

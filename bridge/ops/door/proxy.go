@@ -8,18 +8,20 @@ import (
 	"slices"
 )
 
-// Proxy says which proxies the server trusts to name their users. The zero Proxy trusts none.
+// Proxy selects the proxies that the server trusts to name their users. The zero Proxy
+// trusts none.
 type Proxy struct {
-	Header string // with the user's name
+	Header string // header with the user's name
 	From   []netip.Prefix
-	Role   Role // of all users
+	Role   Role // role of all users
 }
 
-// userPattern has e-mail addresses too, but nothing that breaks or hides a part of a line.
+// userPattern allows e-mail addresses. It excludes characters that break a line, or hide a
+// part of it.
 var userPattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._@+-]{0,127}$`)
 
-// ParseProxies reads addresses and networks. It rejects a network of all addresses: anybody
-// could choose his name.
+// ParseProxies parses addresses and networks. It rejects a network of all addresses, with
+// which any client could choose its user name.
 func ParseProxies(list []string) ([]netip.Prefix, error) {
 	var all []netip.Prefix
 	for _, text := range list {
@@ -40,13 +42,13 @@ func ParseProxies(list []string) ([]netip.Prefix, error) {
 	return all, nil
 }
 
-// Trusts reports whether a proxy has the address.
+// Trusts reports whether the address is that of a trusted proxy.
 func (p Proxy) Trusts(peer netip.Addr) bool {
 	return slices.ContainsFunc(p.From, func(network netip.Prefix) bool { return network.Contains(peer.Unmap()) })
 }
 
-// Strip empties the header of a request that no trusted proxy sent. The name of the header
-// stays: it shows that the request came through some proxy.
+// Strip empties the header of a request that no trusted proxy sent. It keeps the name of
+// the header, which shows that the request came through a proxy.
 func (p Proxy) Strip(h http.Header, peer netip.Addr) {
 	name := http.CanonicalHeaderKey(p.Header)
 	if _, ok := h[name]; ok && !p.Trusts(peer) {
@@ -54,8 +56,8 @@ func (p Proxy) Strip(h http.Header, peer netip.Addr) {
 	}
 }
 
-// User returns the user that the proxy names, with an empty name for none. The request must
-// have passed Strip.
+// User returns the user that the proxy names. The name is empty if the proxy names none.
+// The request must have passed Strip.
 func (p Proxy) User(h http.Header) (Identity, error) {
 	switch names := h.Values(p.Header); {
 	case p.Header == "" || len(names) == 0:

@@ -1,5 +1,4 @@
-// Package door knows the tokens of the HTTP server: whom each belongs to, and what he may
-// do.
+// Package door identifies the callers of the HTTP server, and decides what each may do.
 package door
 
 import (
@@ -22,7 +21,7 @@ const (
 	Act  Role = "act"
 )
 
-// MinToken is the length in bytes below which a token can be guessed: none is accepted.
+// MinToken is the minimum length of a token in bytes. A shorter one can be guessed.
 const MinToken = 16
 
 // Method is how a caller was recognized.
@@ -31,23 +30,23 @@ type Method string
 // The methods.
 const (
 	ByToken Method = "token"
-	ByProxy Method = "proxy" // a trusted proxy named him
-	ByLocal Method = "local" // he is on this machine, where no token is set
+	ByProxy Method = "proxy" // a trusted proxy named the user
+	ByLocal Method = "local" // a client on this machine, while no token is set
 )
 
-// Identity is who sends a request. Name is empty for a client on this machine that needs no
-// token.
+// Identity is the sender of a request. Name is empty for a client on this machine that
+// needs no token.
 type Identity struct {
 	Name string
 	Role Role
 	By   Method
 }
 
-// Tokens are identities by the SHA-256 of their tokens. A token is random, so that neither
-// its hash nor the time of a lookup tells how to guess it. Nobody may change Tokens in use.
+// Tokens are identities by the SHA-256 of their tokens. Tokens are random, so that neither
+// the hash nor the time of a lookup helps to guess one. Tokens in use must not be changed.
 type Tokens map[[sha256.Size]byte]Identity
 
-// namePattern keeps names from breaking lines of logs, and from looking like an address.
+// namePattern excludes names that break lines of logs, or look like an address.
 var namePattern = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9._-]{0,63}$`)
 
 // Add adds a token of MinToken bytes or more.
@@ -59,9 +58,9 @@ func (t Tokens) Find(token string) (Identity, bool) {
 	return who, ok && len(token) >= MinToken
 }
 
-// Parse reads lines of the form NAME ROLE HASH, with the hash in hexadecimal digits. Empty
-// lines and those that begin with # are ignored. A name may have several tokens, so that
-// the old one is valid until the new one is in use.
+// Parse parses lines of the form NAME ROLE HASH, with the hash in hexadecimal digits. It
+// ignores empty lines and those that begin with #. A name may have several tokens, so that
+// an old token is valid until the new one is in use.
 func Parse(text string) (Tokens, error) {
 	tokens := make(Tokens)
 	lines := bufio.NewScanner(strings.NewReader(text))
@@ -89,7 +88,7 @@ func Parse(text string) (Tokens, error) {
 	return tokens, lines.Err()
 }
 
-// check names no value: it may be a token in the wrong place.
+// check names no value in its error, because the value may be a token in the wrong place.
 func (i Identity) check() error {
 	switch {
 	case !namePattern.MatchString(i.Name):

@@ -19,8 +19,8 @@ import (
 
 // Scope has the attributes of a stream's spans.
 type Scope struct {
-	// Stream is the target of pages, Topics its topics by Event.Route. Host and Path are the
-	// source.
+	// Stream is the target of pages. Topics are its topics by Event.Route. Host and Path
+	// are the source.
 	Stream     string
 	Topics     []string
 	Host, Path string
@@ -31,8 +31,8 @@ type Scope struct {
 }
 
 // Tracer records a trace of each page: the span poll with a child named after the request's
-// method, a child send for each topic and a child commit cursor. A Tracer wraps the ports of one stream.
-// Spans contain no payload and no key, and the hash of a cursor only.
+// method, a child send for each topic, and a child commit cursor. A Tracer wraps the ports
+// of one stream. Spans contain no payload and no key. Of a cursor they have only the hash.
 type Tracer struct {
 	about  Scope
 	tracer trace.Tracer
@@ -43,7 +43,7 @@ type Tracer struct {
 	// sent are the pages of the current batch, published those whose checkpoint
 	// is not yet in the store. Owned by the commit loop.
 	sent, published []*pageTrace
-	began           time.Time // of the commit
+	began           time.Time // when the commit began
 }
 
 // New returns a Tracer of one stream.
@@ -223,7 +223,7 @@ func (s tracedSink) Send(ctx context.Context, p *bridge.Page) error {
 func (t *Tracer) send(r *pageTrace, events []bridge.Event) []string {
 	counts := make([]int, len(t.about.Topics))
 	for i := range events {
-		if to := int(events[i].Route); to < len(counts) { // else it is dropped
+		if to := int(events[i].Route); to < len(counts) { // other events are dropped
 			counts[to]++
 		}
 	}

@@ -32,7 +32,8 @@ func TakeStream(cmd *cobra.Command, name *string) {
 	cmd.Flags().StringVar(name, "stream", "", "stream `NAME`, required if there are several")
 }
 
-// Renamed accepts the old name of a flag too. Help does not show the old name.
+// Renamed makes a command also accept the old name of a flag. Help does not show the old
+// name.
 func Renamed(cmd *cobra.Command, old, name string) {
 	cmd.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, given string) pflag.NormalizedName {
 		if given == old {

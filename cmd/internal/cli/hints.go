@@ -59,8 +59,8 @@ var EngineHints = map[bridge.Hint]string{
 		"EXPORT_ITEM_TIME_FORMAT or EXPORT_RESOURCE; BRIDGE_ON_BAD_EVENT=dlq-all diverts all of them to the DLQ, " +
 		"exportbridge cursor reset --to-datetime TIME --execute skips them",
 	bridge.HintMaxEvents: "start again to continue, since --max-events was reached",
-	bridge.HintGap: "raise EXPORT_PAGE_SIZE or set EXPORT_CURSOR_IN and EXPORT_CURSOR_FIELD so that a listing is whole, then " +
-		"publish from before the gap again: exportbridge cursor reset --to-datetime TIME --execute; --to-current " +
+	bridge.HintGap: "raise EXPORT_PAGE_SIZE or set EXPORT_CURSOR_IN and EXPORT_CURSOR_FIELD so that a listing is whole, " +
+		"then publish from before the gap again: exportbridge cursor reset --to-datetime TIME --execute; --to-current " +
 		"goes on without what is missing",
 	bridge.HintKeyless: "correct KAFKA_KEY, which exportbridge check --sample 5 tests, or set KAFKA_KEY=none if " +
 		"the order of events does not matter",

@@ -7,7 +7,7 @@ import (
 	"exportbridge/bridge/exportapi"
 )
 
-// ParseRateLimit reads --rate-limit, in requests a second.
+// ParseRateLimit parses --rate-limit, in requests per second.
 func ParseRateLimit(text string) (float64, error) {
 	limit, err := exportapi.ParseRate(text)
 	if err != nil || text == "" {
@@ -16,7 +16,7 @@ func ParseRateLimit(text string) (float64, error) {
 	return limit, nil
 }
 
-// Boundless is the error of a range or a start that the API does not take, according to
+// Boundless returns the error of a range or a start that the API does not take according to
 // the settings.
 func Boundless(err error) error {
 	return WrongUsage("correct these settings, if the API has bounds: exportbridge config show", "%w", err)

@@ -122,7 +122,7 @@ func showJobs(a *cli.App, all []jobReport) error {
 	return a.PrintTable(rows)
 }
 
-// boundText is a bound of a job in a table, in whole seconds.
+// boundText returns a bound of a job for a table, in whole seconds.
 func boundText(ms int64) string {
 	if ms == 0 {
 		return bridge.BoundText(ms)
@@ -150,8 +150,8 @@ func (r *jobReport) note() string {
 	return text
 }
 
-// unfinishedJobs returns a stream's unfinished jobs of these kinds, or of all without one,
-// for a shell's completion.
+// unfinishedJobs returns the unfinished jobs of a stream for a shell's completion: those of
+// these kinds, or all if no kind is given.
 func unfinishedJobs(ctx context.Context, a *cli.App, stream string, kinds ...backfill.Kind) ([]string, error) {
 	jobs, err := openJobs(a, stream)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // jobStop is a command that stops a job.
 type jobStop struct {
 	verb, past string
-	last       func(id string) string // of its answer
+	last       func(id string) string // advice at the end of the output
 	stop       func(*backfill.Jobs, context.Context, backfill.Cancellation, bool) (backfill.Job, error)
 }
 
@@ -73,7 +73,7 @@ func (s *jobStop) command(a *cli.App, short, long string) *cobra.Command {
 	return cmd
 }
 
-// oneJob wants the id of a job as the only argument.
+// oneJob requires the id of a job as the only argument.
 func oneJob(verb string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		const list = "exportbridge backfill list"
@@ -93,7 +93,8 @@ func (s *jobStop) print(a *cli.App, r *jobReport) error {
 	verb, end := s.past+" with", "; "+a.Advice(s.last(r.ID), "")
 	if !r.Executed {
 		verb = "has"
-		end = fmt.Sprintf(", %s\n  dry run: nothing was changed. Add --execute to %s.", cli.Counted(r.TotalEvents, "event"), s.verb)
+		end = fmt.Sprintf(", %s\n  dry run: nothing was changed. Add --execute to %s.",
+			cli.Counted(r.TotalEvents, "event"), s.verb)
 	}
 	_, err := fmt.Fprintf(a.Stdout, "  %s %s %s %d of %s done%s\n",
 		r.Kind, r.ID, verb, r.WindowsDone, cli.Counted(len(r.Windows), "window"), end)

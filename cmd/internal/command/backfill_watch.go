@@ -59,7 +59,7 @@ With --json, the command prints the job once.`,
 	return cmd
 }
 
-// jobWatch is the watching of a job.
+// jobWatch watches a job.
 type jobWatch struct {
 	app  *cli.App
 	jobs *backfill.Jobs
@@ -67,7 +67,7 @@ type jobWatch struct {
 	now  atomic.Pointer[jobReport]
 }
 
-// look returns the job as it is now.
+// look returns the present state of the job.
 func (w *jobWatch) look(ctx context.Context) (*jobReport, error) {
 	all, err := w.jobs.Overview(ctx, 0)
 	if err != nil {
@@ -97,7 +97,9 @@ func (w *jobWatch) run(ctx context.Context) error {
 	telling, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var teller sync.WaitGroup
 	teller.Go(func() {
-		line.Keep(telling, text, func(now time.Time) { _, _ = io.WriteString(line, text(now)+"\n") }) // or stderr is closed
+		line.Keep(telling, text, func(now time.Time) {
+			_, _ = io.WriteString(line, text(now)+"\n") // fails only if stderr is closed
+		})
 	})
 	err = w.follow(ctx, line)
 	stop()
@@ -105,7 +107,7 @@ func (w *jobWatch) run(ctx context.Context) error {
 	return err
 }
 
-// follow looks the job up until no process is to run it any more.
+// follow looks the job up until no process will run it any more.
 func (w *jobWatch) follow(ctx context.Context, line io.Writer) error {
 	said := ""
 	for {
@@ -133,7 +135,7 @@ func (w *jobWatch) follow(ctx context.Context, line io.Writer) error {
 	}
 }
 
-// end prints how the job ended.
+// end prints the outcome of the job.
 func (w *jobWatch) end(r *jobReport) error {
 	_, err := fmt.Fprintf(w.app.Stdout, "  %s %s: %s: %d of %s, %s\n", r.Kind, r.ID, stateText(&r.Listed),
 		r.WindowsDone, cli.Counted(len(r.Windows), "window"), cli.Counted(r.TotalEvents, "event"))
@@ -152,8 +154,8 @@ func (w *jobWatch) end(r *jobReport) error {
 	return cli.Errorf(cli.ExitFailed, hint, "the job was interrupted: no process runs it")
 }
 
-// runsText describes which process runs a job, or which of its lanes; empty if none runs any.
-// Lanes count from 1.
+// runsText describes which process runs a job, or which process runs each lane; empty if
+// none runs. Lanes count from 1.
 func runsText(l *backfill.Listed) string {
 	lanes, names := make(map[string][]string), []string{}
 	for n, name := range l.LaneProcesses {

@@ -242,7 +242,7 @@ func TestCheckLookBack(t *testing.T) {
 	ends := must.Get(admin.ListEndOffsets(t.Context(), "export.events"))(t)
 	must.Get(admin.DeleteRecords(t.Context(), ends.Offsets()))(t)
 	check(`FAIL partition \d of topic export.events begins at offset [12], ` +
-		`but what was published since offset 0 must be known`)
+		`but the events published since offset 0 must be known`)
 }
 
 // TestCheckStreams: a finding that all streams share is printed once.

@@ -80,13 +80,13 @@ type cursorShown struct {
 	Live *bridge.Status `json:"live,omitempty"`
 }
 
-// noStatus is the state of a stream without a status in Redis. A process with another
-// Redis may run the stream: only the stream's group in Kafka, which exportbridge status
-// reads, shows such a process.
+// noStatus is the state of a stream without a status in Redis. A process with another Redis
+// may run the stream. Only the stream's group in Kafka shows such a process; exportbridge
+// status reads this group.
 const noStatus = "no status in Redis"
 
 // showCursor prints the position of a stream. live is nil if Redis has no status of the
-// stream; silent is true if Redis did not answer.
+// stream. silent is true if Redis did not answer.
 func showCursor(a *cli.App, c *control.Position, live *bridge.Status, silent bool) error {
 	now := time.Now()
 	state := noStatus
@@ -143,7 +143,7 @@ func changeText(c *bridge.Change) string {
 	return fmt.Sprintf("%s %s from entry %s at %s%s", c.Kind, c.ID, c.From, secondText(c.At), byText(c.Who, c.Reason))
 }
 
-// byText is the end of a change's text: who made the change, and why.
+// byText returns the end of a change's text: who made the change, and why.
 func byText(who, reason string) (text string) {
 	if who != "" {
 		text = " by " + who

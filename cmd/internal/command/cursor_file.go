@@ -105,6 +105,6 @@ func readCursor(stdin io.Reader, name string) (bridge.Checkpoint, error) {
 	if err != nil {
 		return bridge.Checkpoint{}, err
 	}
-	defer func() { _ = file.Close() }() // only read
+	defer func() { _ = file.Close() }() // the file is only read
 	return control.ReadExport(file)
 }

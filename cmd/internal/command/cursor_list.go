@@ -23,7 +23,7 @@ type listed struct {
 	Live       *bridge.Status  `json:"live,omitempty"`
 	// Note is the origin of the checkpoint, or why there is none.
 	Note   string `json:"note,omitempty"`
-	silent bool   // Redis did not answer: whether a bridge runs the stream is unknown
+	silent bool   // Redis did not answer, so it is unknown whether a bridge runs the stream
 }
 
 func newCursorListCommand(a *cli.App) *cobra.Command {
@@ -61,7 +61,7 @@ func listCursors(ctx context.Context, a *cli.App) ([]listed, error) {
 	for _, c := range streams {
 		all = append(all, listedOf(ctx, c.Stream(), c.Position, c.Live))
 	}
-	known, _ := client.Streams(ctx) // the notes of the streams have the error
+	known, _ := client.Streams(ctx) // the notes of the streams show the error
 	for _, name := range known {
 		if slices.ContainsFunc(all, func(l listed) bool { return l.Stream == name }) {
 			continue

@@ -29,7 +29,7 @@ func (m *move) flags(cmd *cobra.Command) {
 		"accept the list that the settings request now: `SOURCE` as the blocked stream names it")
 }
 
-// runTo makes the command a move to the target that one of the flags names.
+// runTo makes the command a move to the target of one of the flags.
 func (m *move) runTo(cmd *cobra.Command, flags []targetFlag) {
 	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
 		to, err := readTarget(cmd, flags)
@@ -76,11 +76,10 @@ Without --execute, the command is a dry run.`,
 	return cmd
 }
 
-// offeredEntries is the number of entries that a shell offers.
+// offeredEntries is the number of entries that completion offers.
 const offeredEntries = 50
 
-// newestEntries returns the newest entries in Redis for a shell to offer, each with
-// its time.
+// newestEntries returns the newest entries in Redis for completion, each with its time.
 func (m *move) newestEntries(ctx context.Context) ([]string, error) {
 	h, err := openStream(m.app, 0, m.stream)
 	if err != nil {
@@ -96,14 +95,14 @@ func (m *move) newestEntries(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// targetFlag is a flag whose value is a target of control.ParseTarget. hint is the hint
-// about a wrong value.
+// targetFlag is a flag whose value is a target of control.ParseTarget. hint is the hint for
+// an invalid value.
 type targetFlag struct{ name, target, hint string }
 
-// timeHint is the hint about a wrong time.
+// timeHint is the hint for an invalid time.
 const timeHint = "--to-datetime 2026-11-20T13:00:00Z, or -2h"
 
-// readTarget returns the target of the flags, of which exactly one must be given.
+// readTarget returns the target of the flags. One of them must be given.
 func readTarget(cmd *cobra.Command, flags []targetFlag) (control.Target, error) {
 	var all, given []string
 	var f targetFlag
@@ -180,7 +179,7 @@ run.`,
 type shownMove struct {
 	control.Plan
 	Executed bool `json:"executed"`
-	// Answer is set if it was executed.
+	// Answer is set if the move was executed.
 	Answer *bridge.Answer `json:"answer,omitempty"`
 }
 
@@ -257,7 +256,7 @@ func repeatsText(plan *control.Plan) string {
 	case r.Pages < 0:
 		return most + same
 	}
-	pages := "" // none if only the last page has grown
+	pages := "" // empty if only the last page has grown
 	if r.Pages > 0 {
 		pages = " in " + cli.Counted(int64(r.Pages), "page")
 	}

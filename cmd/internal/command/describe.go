@@ -26,7 +26,7 @@ func describeStreams(all []bridge.Status, now time.Time) string {
 	return strings.Join(parts, "  |  ")
 }
 
-// placed returns a status with the position that positionText shows.
+// placed returns a copy of live with the position that positionText shows.
 func placed(live *bridge.Status, c *bridge.Checkpoint) *bridge.Status {
 	s := *live
 	s.Position = control.LatestPosition(c, live)
@@ -60,7 +60,7 @@ func describeState(s *bridge.Status, now time.Time) string {
 	return state
 }
 
-// percent formats a share. One above 0 is never 0 %.
+// percent formats a share. It never formats a share above 0 as 0 %.
 func percent(share float64) string {
 	if share > 0 && share < 0.01 {
 		return "< 1 %"
@@ -95,10 +95,10 @@ func positionText(c *bridge.Checkpoint, live *bridge.Status, now time.Time) stri
 
 // moves reports whether a stream publishes events, or is expected to publish some.
 func moves(s *bridge.Status) bool {
-	return s.Rate > 0.5 || s.State == bridge.StateRunning && !s.CaughtUp // up to 0.5 is shown as 0
+	return s.Rate > 0.5 || s.State == bridge.StateRunning && !s.CaughtUp // a rate up to 0.5 is shown as 0
 }
 
-// describeStatus is describeState with the counts and the position.
+// describeStatus returns describeState, the counts and the position.
 func describeStatus(s *bridge.Status, now time.Time) string {
 	text := describeState(s, now) + "   " + humanize.Comma(s.Events) + " events   " + humanize.Comma(s.Pages) + " pages"
 	if moves(s) {

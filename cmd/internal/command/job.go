@@ -83,7 +83,7 @@ func (o *jobOptions) check(now time.Time) error {
 	return o.checkBounds(now)
 }
 
-// checkResume rejects flags of what the job's plan decides.
+// checkResume rejects flags that the plan of the job decides.
 func (o *jobOptions) checkResume() error {
 	if !backfill.ValidID(o.resume) {
 		return cli.WrongUsage("exportbridge backfill list", "--resume %q is not a job id", o.resume)
@@ -111,20 +111,20 @@ func (o *jobOptions) checkBounds(now time.Time) error {
 		}
 		*bound.at = ms
 	}
-	if o.flags.Changed("windows") && o.request.Windows == 0 { // the default in a request
+	if o.flags.Changed("windows") && o.request.Windows == 0 { // 0 in a request is the default
 		return o.explain(backfill.Invalid("windows", "is not within 1 to %d", backfill.MaxWindows))
 	}
 	o.request.Kind, o.request.Who = o.kind, cli.Operator()
 	return o.explain(o.request.Validate(now))
 }
 
-// examples are correct values of the flags of a request.
+// examples are valid values of the flags of a request.
 var examples = map[string]string{
 	"from": "--from -2h --to -1h", "to": "--to now", "windows": "--windows 8",
 	"events": "--events orderPlaced,userSignedUp", "topic": "--topic export.events.again",
 }
 
-// explain is jobError, but names the flag of an invalid field.
+// explain is jobError, except that it names the flag of an invalid field.
 func (o *jobOptions) explain(err error) error {
 	invalid, ok := errors.AsType[*backfill.InvalidError](err)
 	if !ok {
@@ -137,7 +137,7 @@ func (o *jobOptions) explain(err error) error {
 	return cli.WrongUsage(examples[invalid.Field], "--%s%s %w", invalid.Field, value, invalid.Err)
 }
 
-// jobPlan is a job that the command runs or, in a dry run, shows.
+// jobPlan is a job that the command runs, or shows in a dry run.
 type jobPlan struct {
 	*jobOptions
 	beside *backfill.Planner
@@ -147,7 +147,7 @@ type jobPlan struct {
 	notes  []string
 }
 
-// run is replay and backfill.
+// run runs replay or backfill.
 func (o *jobOptions) run(ctx context.Context) error {
 	now := time.Now()
 	if err := o.check(now); err != nil {
@@ -187,8 +187,8 @@ func (o *jobOptions) open() (*jobPlan, error) {
 	return p, nil
 }
 
-// readers is the maximum number of windows that the job reads at a time. The windows of a
-// resumed job are not known yet.
+// readers returns the maximum number of windows that the job reads at a time. The windows
+// of a resumed job are not known yet.
 func (o *jobOptions) readers() int {
 	most := cmp.Or(o.request.Parallel, backfill.DefaultParallel)
 	if o.resume != "" {
@@ -197,5 +197,5 @@ func (o *jobOptions) readers() int {
 	return max(1, min(most, cmp.Or(o.request.Windows, o.request.Parallel)))
 }
 
-// perSecond is the maximum request rate of the job, 0 for no limit.
+// perSecond returns the maximum request rate of the job, 0 for no limit.
 func (p *jobPlan) perSecond() float64 { return cmp.Or(p.job.RateLimit, p.beside.RateLimit) }

@@ -49,14 +49,14 @@ func (p *jobPlan) print() error {
 		report := reportOf(&p.job)
 		report.Parallel, report.RequestsPerSecond, report.Notes = p.job.AtOnce(), p.perSecond(), p.notes
 		if p.resume == "" {
-			report.ID = "" // --execute makes another one
+			report.ID = "" // --execute makes another id
 		}
 		return cli.PrintJSON(p.app.Stdout, report)
 	}
 	return p.write(p.app.Stdout, "dry run: nothing was changed. Add --execute to start.")
 }
 
-// announce prints the plan and the id of a job that starts.
+// announce prints the plan and the id of a job when it starts.
 func (p *jobPlan) announce() {
 	last := fmt.Sprintf("job %s; to resume after an interruption: exportbridge %s --resume %[1]s --execute",
 		p.job.ID, p.kind)
@@ -99,8 +99,8 @@ func (p *jobPlan) write(to io.Writer, last string) error {
 	return err
 }
 
-// windowsText describes the windows of a job, and how many run at a time. here is as --here:
-// the job leaves its lanes.
+// windowsText describes the windows of a job, and how many run at a time. here is --here,
+// with which the job leaves its lanes.
 func windowsText(j *backfill.Job, here bool) string {
 	n, w := len(j.Windows), &j.Windows[0]
 	length := cli.RoundDuration(time.Duration(w.To-w.From) * time.Millisecond)
@@ -121,11 +121,11 @@ func limitText(perSecond float64) string {
 	return "at most " + rateText(perSecond) + " for all windows"
 }
 
-// rateText is a rate as in --rate-limit, in the first unit in which it is at least 1, with at
-// most three digits of a fraction.
+// rateText formats a rate like --rate-limit, in the first unit in which it is at least 1,
+// with up to three decimals.
 func rateText(perSecond float64) string {
 	n, unit := perSecond, "/s"
-	switch { // 0.9999: 1/60 is not exact
+	switch { // 0.9999, because 1/60 is not exact
 	case perSecond*60 < 0.9999:
 		n, unit = perSecond*3600, "/h"
 	case perSecond < 0.9999:
@@ -170,15 +170,15 @@ func (p *jobPlan) report(took time.Duration) error {
 	return cmp.Or(err, cut)
 }
 
-// shortfall is the error of a job that is done, but published nothing of its range or had
-// windows that empty pages ended.
+// shortfall returns the error of a job that is done, but published nothing of its range, or
+// had windows that empty pages ended.
 func shortfall(j *backfill.Job) error {
 	n := j.EndedEmpty()
 	switch {
 	case j.Missed():
 		return cli.Errorf(cli.ExitEmptyEnd, "correct EXPORT_START_PARAM, EXPORT_END_PARAM or EXPORT_TIME_FORMAT, "+
 			"then start a new job, a backfill with --allow-overlap; published events stay",
-			"job %s is done, but published nothing of the range: all events have a time outside", j.ID)
+			"job %s is done, but published nothing of the range: the times of all events are outside", j.ID)
 	case n > 0:
 		return cli.Errorf(cli.ExitEmptyEnd, cli.EngineHints[bridge.HintEmptyEnd],
 			"job %s is done as far as read: empty pages ended %s, more events may follow", j.ID, cli.Counted(n, "window"))
@@ -198,8 +198,8 @@ func stateText(l *backfill.Listed) string {
 	return string(state)
 }
 
-// tellProgress reports the progress of a job until ctx ends: on a terminal in one line that
-// changes, elsewhere in a new line every ten seconds.
+// tellProgress reports the progress of a job until ctx ends. On a terminal it updates one
+// line, elsewhere it prints a line every ten seconds.
 func tellProgress(ctx context.Context, line *process.StatusLine, run *backfill.Run, began time.Time) {
 	first := run.Progress()
 	text := func(now time.Time) string {
@@ -207,7 +207,7 @@ func tellProgress(ctx context.Context, line *process.StatusLine, run *backfill.R
 		return progressText(&p, &first, now.Sub(began))
 	}
 	line.Keep(ctx, text, func(now time.Time) {
-		_, _ = io.WriteString(line, process.Printable(text(now))+"\n") // or stderr is closed
+		_, _ = io.WriteString(line, process.Printable(text(now))+"\n") // fails only if stderr is closed
 	})
 }
 

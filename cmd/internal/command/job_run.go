@@ -13,8 +13,9 @@ import (
 	"exportbridge/cmd/internal/process"
 )
 
-// hosts returns how many processes can run the job in lanes, and whether they are to. A job that
-// has lanes keeps them without --here: its processes can be away for a moment.
+// hosts returns the number of processes that can run the job in lanes, and whether they
+// will. A job with lanes keeps them unless --here is set, even if no process is there at
+// the moment.
 func (p *jobPlan) hosts(ctx context.Context, hasLanes bool) (n int, inLanes bool) {
 	if p.here || !p.execute {
 		return 0, false
@@ -48,13 +49,13 @@ func (p *jobPlan) begin(ctx context.Context, plan *backfill.Plan) (err error) {
 		fmt.Fprintf(p.app.Stderr, "  removed the records of %s that ended more than %d days ago\n",
 			cli.Counted(n, "job"), int(backfill.Kept.Hours()/24))
 	}
-	if err != nil { // the job does not need it
+	if err != nil { // the new job is not affected
 		fmt.Fprintf(p.app.Stderr, "  removing the records of old jobs failed: %v\n", err)
 	}
 	return p.start(ctx, hosts)
 }
 
-// start runs a committed job, unless other processes do.
+// start runs a committed job, unless other processes run it.
 func (p *jobPlan) start(ctx context.Context, hosts int) error {
 	if p.job.Lanes == 0 {
 		p.announce()
@@ -140,11 +141,11 @@ func jobError(err error) error {
 	return e
 }
 
-// jobAnew is the hint of a job that was cancelled.
+// jobAnew returns the hint for a cancelled job: how to begin it again.
 func jobAnew(j *backfill.Job) string {
 	flag := ""
 	if j.Kind == backfill.Backfill {
-		flag = " --allow-overlap" // its published events stay
+		flag = " --allow-overlap" // the events that the job published stay
 	}
 	return fmt.Sprintf("exportbridge backfill list --json shows the remaining windows; start a new job for them: "+
 		"exportbridge %s --from ... --to ...%s", j.Kind, flag)

@@ -17,9 +17,9 @@ import (
 type pauseReport struct {
 	Stream string      `json:"stream"`
 	Kind   bridge.Kind `json:"kind"`
-	// State is what a plan found.
+	// State is the state that a plan found.
 	State bridge.State `json:"state,omitempty"`
-	// PausedUntil is in milliseconds since the epoch, -1 without an end.
+	// PausedUntil is in milliseconds since the epoch; -1 is a pause without an end.
 	PausedUntil int64          `json:"paused_until,omitempty"`
 	Answer      *bridge.Answer `json:"answer,omitempty"`
 	Error       string         `json:"error,omitempty"`
@@ -105,7 +105,7 @@ func (p *pausing) runOne(ctx context.Context) error {
 	return err
 }
 
-// do changes a stream. If the stream to resume is not paused, same is true, and the answer
+// do changes a stream. same is true if the stream to resume is not paused. Then the answer
 // has the reason.
 func (p *pausing) do(ctx context.Context, c *control.Controller) (done control.Done, same bool, err error) {
 	done, err = p.act(ctx, c)
@@ -116,7 +116,7 @@ func (p *pausing) do(ctx context.Context, c *control.Controller) (done control.D
 	return done, false, err
 }
 
-// done reports a change that was applied, or that was not needed.
+// done returns the report of a change that was applied, or that was not needed.
 func (p *pausing) done(stream string, done *control.Done) pauseReport {
 	return pauseReport{Stream: stream, Kind: p.kind, PausedUntil: done.PausedUntil, Answer: &done.Answer}
 }
@@ -141,7 +141,7 @@ func pauseText(until int64, now time.Time) string {
 		cli.RoundDuration(max(0, end.Sub(now))))
 }
 
-// resumeText names the command that ends a pause without an end.
+// resumeText returns the command that ends a pause without an end.
 func resumeText(until int64) string {
 	if until != bridge.Forever {
 		return ""

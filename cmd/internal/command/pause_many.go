@@ -19,7 +19,7 @@ import (
 	"exportbridge/cmd/internal/config"
 )
 
-// pausing pauses or resumes one stream, or many in one go.
+// pausing pauses or resumes one stream or several.
 type pausing struct {
 	change
 	kind    bridge.Kind
@@ -67,7 +67,7 @@ func (p *pausing) runMany(ctx context.Context) error {
 	}
 	defer client.Close()
 	streams = slices.DeleteFunc(streams, func(c *control.Controller) bool {
-		matches, _ := path.Match(p.match, c.Stream()) // the pattern was checked
+		matches, _ := path.Match(p.match, c.Stream()) // the pattern is valid
 		return !p.all && !matches
 	})
 	if len(streams) == 0 {
@@ -79,7 +79,7 @@ func (p *pausing) runMany(ctx context.Context) error {
 	return p.apply(ctx, streams)
 }
 
-// plan shows the streams, and changes nothing.
+// plan shows the streams and changes nothing.
 func (p *pausing) plan(ctx context.Context, streams []*control.Controller) error {
 	all := make([]streamStatus, len(streams))
 	eachOf(streams, func(i int, c *control.Controller) { all[i] = streamStatus{Report: c.Glance(ctx)} })
@@ -98,8 +98,8 @@ func (p *pausing) plan(ctx context.Context, streams []*control.Controller) error
 	return errors.Join(err, unreachable(all))
 }
 
-// apply changes the streams, some at a time. It goes on after a failure, and prints each
-// result as it comes. Its error names the streams that failed.
+// apply changes the streams, several at a time. It continues after a failure, and prints
+// each result at once. Its error names the streams that failed.
 func (p *pausing) apply(ctx context.Context, streams []*control.Controller) error {
 	p.sign()
 	var mu sync.Mutex // guards the output and all below

@@ -1,5 +1,5 @@
-// Package command holds the commands of exportbridge, as it runs in production:
-// each parses its flags, calls one use case, and prints.
+// Package command has the commands of exportbridge, the program for production. Each
+// command parses its flags, calls one use case, and prints the result.
 package command
 
 import (
@@ -13,10 +13,10 @@ import (
 	"exportbridge/cmd/internal/command/setup"
 )
 
-// groupRun is a group of commands in the help, beside those of package cli.
+// groupRun is a group of commands in the help, besides those of package cli.
 const groupRun = "run"
 
-// Program is exportbridge, as it runs in production.
+// Program is exportbridge, the program for production.
 var Program = cli.Program{
 	Name:  "exportbridge",
 	Short: "Turn a paginated export API into a Kafka topic",

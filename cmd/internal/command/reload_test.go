@@ -320,7 +320,7 @@ func TestReloadMistake(t *testing.T) {
 		"streams: [": r.path + ":1:1: is not YAML",
 		restart:      "HTTP_ALLOWED_HOSTS changed, which requires a restart of the process",
 		"streams:\n": r.path + ":1:1: names no stream",
-		many:         r.path + ":1:81: BRIDGE_FLEET_MEMBERS is 200: each of so many processes can have 208 streams, not 209",
+		many:         r.path + ":1:81: BRIDGE_FLEET_MEMBERS is 200, which allows 208 streams per process, not 209",
 	} {
 		r.reload(bad, "settings not reloaded")
 		if r.log.count(want) != 1 {

@@ -102,7 +102,7 @@ func RunBridge(ctx context.Context, a *cli.App, s *config.Settings, limits engin
 	return RunError(p.RunAndClose(ctx, line))
 }
 
-// ProcessOptions are the options of the process of a bridge.
+// ProcessOptions returns the options of the process of a bridge.
 func ProcessOptions(a *cli.App, limits engine.Limits, log *slog.Logger) process.Options {
 	build := cli.ReadBuildInfo()
 	var jobs kafkasink.JobLogs
@@ -121,8 +121,8 @@ func ProcessOptions(a *cli.App, limits engine.Limits, log *slog.Logger) process.
 	}
 }
 
-// controllers are the controllers of all streams, for the HTTP server. They share a Kafka
-// client for what the web UI asks again and again.
+// controllers returns the controllers of all streams for the HTTP server. They share a
+// Kafka client for the repeated requests of the web UI.
 func controllers(client *cursorstore.Client, s *config.Settings) map[string]ops.Controller {
 	all, shared := make(map[string]ops.Controller, len(s.Streams)), new(kafkaclient.Shared)
 	for i := range s.Streams {
@@ -157,7 +157,7 @@ func RunError(err error) error {
 	return err
 }
 
-// listenHint is the remedy for the error of an address or of the audit log.
+// listenHint returns the hint for an error of an address or of the audit log.
 func listenHint(err error) string {
 	if audit, ok := errors.AsType[*fs.PathError](err); ok {
 		if errors.Is(err, fs.ErrNotExist) {

@@ -21,13 +21,13 @@ import (
 // watchInterval is the interval of status --watch.
 const watchInterval = time.Second
 
-// streamStatus is a report with its text.
+// streamStatus is a report and its text.
 type streamStatus struct {
 	control.Report
-	redisFull bool // Redis rejects writes, as of the status
+	redisFull bool // Redis rejected writes when the status was read
 }
 
-// unseen reports whether a process runs the stream, but Redis has no status of it.
+// unseen reports whether a process runs the stream although Redis has no status of it.
 func (s *streamStatus) unseen() bool {
 	return s.Live == nil && len(s.Members) > 0 && !slices.Contains(s.Unreachable, bridge.DependencyStore)
 }
@@ -69,7 +69,7 @@ Redis and the processes are not asked.`,
 		ctx := cmd.Context()
 		switch {
 		case group && watch:
-			return cli.WrongUsage("exportbridge status --group", "--group and --watch are not combined")
+			return cli.WrongUsage("exportbridge status --group", "--group and --watch are mutually exclusive")
 		case group:
 			return showGroup(ctx, a, stream, *asJSON)
 		}
@@ -95,8 +95,8 @@ Redis and the processes are not asked.`,
 	return cmd
 }
 
-// statusOfAll reads the status of the named stream, or of all. For a table, unless full is
-// true, it reads only what the table shows.
+// statusOfAll reads the status of the named stream, or of all streams. Unless full is true,
+// it reads only what the table shows.
 func statusOfAll(ctx context.Context, a *cli.App, name string, full bool) ([]streamStatus, error) {
 	client, streams, err := openStreams(a, 0, name)
 	if err != nil {
@@ -115,10 +115,10 @@ func statusOfAll(ctx context.Context, a *cli.App, name string, full bool) ([]str
 			all[i].redisFull = full
 		}
 	}
-	return all, ctx.Err() // an interrupted lookup is no error of a server
+	return all, ctx.Err() // an interrupted lookup is not an error of a server
 }
 
-// unreachable is the error of a status that is incomplete, since a server did not answer.
+// unreachable returns the error of an incomplete status, for which a server did not answer.
 func unreachable(all []streamStatus) error {
 	for i := range all {
 		if names := all[i].Unreachable; len(names) > 0 {
@@ -160,7 +160,7 @@ func printStatus(a *cli.App, all []streamStatus, asJSON, watch bool) error {
 			text.WriteString("\n")
 		}
 		var rows strings.Builder
-		_ = cli.PrintFields(&rows, a.Advised(all[i].rows(time.Now()), all[i].Stream), a.Columns) // into memory
+		_ = cli.PrintFields(&rows, a.Advised(all[i].rows(time.Now()), all[i].Stream), a.Columns) // cannot fail in memory
 		shown := rows.String()
 		if terminal && !process.NoColor(a.Environ) && all[i].Live != nil && all[i].Live.State == bridge.StateBlocked {
 			shown = strings.Replace(shown, " BLOCKED ", " \x1b[1;31mBLOCKED\x1b[0m ", 1)
@@ -171,7 +171,7 @@ func printStatus(a *cli.App, all []streamStatus, asJSON, watch bool) error {
 	return err
 }
 
-// rows are the lines of a stream's status.
+// rows returns the lines of a stream's status.
 func (s *streamStatus) rows(now time.Time) [][2]string {
 	rows := [][2]string{{"stream", s.Stream}, {"state", s.stateText(now)}}
 	add := func(name, text string) {
@@ -226,7 +226,7 @@ func (s *streamStatus) rows(now time.Time) [][2]string {
 	return rows
 }
 
-// addCounts adds what the owner counted since its start.
+// addCounts adds the counts of the owner since its start.
 func (s *streamStatus) addCounts(add func(name, text string)) {
 	if s.Live.BorderRepeats > 0 {
 		add("borders", humanize.Comma(s.Live.BorderRepeats)+
@@ -247,7 +247,7 @@ func (s *streamStatus) addCounts(add func(name, text string)) {
 func (s *streamStatus) stateText(now time.Time) string {
 	paused := s.Checkpoint != nil && s.Checkpoint.Paused(now)
 	switch {
-	case s.Live != nil && paused && s.Live.Version.Compare(s.Checkpoint.Version) < 0: // its next report will say so
+	case s.Live != nil && paused && s.Live.Version.Compare(s.Checkpoint.Version) < 0: // not reported yet
 		until := s.Checkpoint.PausedUntil
 		return fmt.Sprintf("%s (by %s)%s", pauseText(until, now), s.Live.Owner, resumeText(until))
 	case s.Live != nil && s.Checkpoint != nil && s.Live.CaughtUp && s.Live.Version.Epoch < s.Checkpoint.Epoch:

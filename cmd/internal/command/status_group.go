@@ -50,7 +50,7 @@ func printGroup(a *cli.App, o *kafkagroup.Overview) error {
 	}
 	rows = append(rows, waitingRows(o.Streams)...)
 	var text strings.Builder
-	_ = cli.PrintFields(&text, rows, a.Columns) // into memory
+	_ = cli.PrintFields(&text, rows, a.Columns) // cannot fail in memory
 	_, err := io.WriteString(process.Exact(a.Stdout), text.String())
 	return err
 }
@@ -69,7 +69,7 @@ func generationText(o *kafkagroup.Overview, now time.Time) string {
 	return fmt.Sprintf("generation %d, assigned %s ago", o.Generation, age)
 }
 
-// processText is a process and the streams that it owns.
+// processText describes a process and the streams that it owns.
 func processText(p *kafkagroup.GroupProcess, streams []kafkagroup.GroupStream) string {
 	text := p.Name + " at " + p.Host
 	if p.Version != "" {
@@ -79,7 +79,8 @@ func processText(p *kafkagroup.GroupProcess, streams []kafkagroup.GroupStream) s
 		return text + ": its streams are unknown, as during a rebalance"
 	}
 	if p.Lanes > 0 {
-		text += fmt.Sprintf(", runs %d of at most %s", p.Lanes, cli.Counted(int(p.Capacity), "job lane")) //nolint:gosec // a few
+		lanes := cli.Counted(int(p.Capacity), "job lane") //nolint:gosec // a few
+		text += fmt.Sprintf(", runs %d of at most %s", p.Lanes, lanes)
 	}
 	var names []string
 	for i := range streams {
@@ -97,8 +98,8 @@ func processText(p *kafkagroup.GroupProcess, streams []kafkagroup.GroupStream) s
 	return text
 }
 
-// waitingRows lists the streams that do not run, and those that the process to which they
-// are assigned does not run yet.
+// waitingRows lists the streams that no process runs, including assigned streams that their
+// process does not run yet.
 func waitingRows(streams []kafkagroup.GroupStream) (rows [][2]string) {
 	for i := range streams {
 		s := &streams[i]

@@ -12,11 +12,12 @@ import (
 	"exportbridge/cmd/internal/process"
 )
 
-// mostInFull is how many streams status shows in full: more are a table.
+// mostInFull is the maximum number of streams that status shows in full. More streams
+// become a table.
 const mostInFull = 3
 
-// statusTable is a table of the streams, the worst first, below the number of streams in
-// each condition. The table has at most height lines: it leaves out the last streams. A
+// statusTable returns a table of the streams, the worst first, below the number of streams
+// in each condition. The table has at most height lines, and leaves out the last streams. A
 // height of 0 is no limit.
 func statusTable(a *cli.App, all []streamStatus, height int) string {
 	now := time.Now()
@@ -71,7 +72,7 @@ func briefTable(a *cli.App, briefs []control.Brief) string {
 		rows = append(rows, row)
 	}
 	var text strings.Builder
-	_, _ = cli.PrintTable(&text, rows, a.Columns) // into memory
+	_, _ = cli.PrintTable(&text, rows, a.Columns) // cannot fail in memory
 	if a.Columns > 0 && !process.NoColor(a.Environ) {
 		return strings.ReplaceAll(text.String(), "  BLOCKED (", "  \x1b[1;31mBLOCKED\x1b[0m (")
 	}

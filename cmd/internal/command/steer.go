@@ -22,9 +22,9 @@ type streamHandle struct {
 	client *cursorstore.Client
 }
 
-func (h *streamHandle) close() { _ = h.client.Close() } // nothing is left to be written
+func (h *streamHandle) close() { _ = h.client.Close() } // nothing remains to be written
 
-// withStream is the RunE of a command that reads the stream of --stream.
+// withStream returns the RunE of a command that reads the stream of --stream.
 func withStream(
 	a *cli.App, stream *string, run func(context.Context, *streamHandle) error,
 ) func(*cobra.Command, []string) error {
@@ -51,8 +51,8 @@ func openStream(a *cli.App, need config.Uses, name string) (*streamHandle, error
 	return &streamHandle{controllerOf(client, s, st, nil), client}, nil
 }
 
-// openStreams connects to the servers of the named stream, or of all. The caller closes
-// the client.
+// openStreams connects to the servers of the named stream, or of all streams. The caller
+// closes the client.
 func openStreams(a *cli.App, need config.Uses, name string) (*cursorstore.Client, []*control.Controller, error) {
 	s, err := a.StreamsSettings(need|config.UsesCursor|config.WithoutKey, name)
 	if err != nil {
@@ -69,10 +69,10 @@ func openStreams(a *cli.App, need config.Uses, name string) (*cursorstore.Client
 	return client, all, nil
 }
 
-// atOnce is how many streams a command asks at a time.
+// atOnce is the number of streams that a command handles at a time.
 const atOnce = 16
 
-// eachOf calls do for each stream, for atOnce of them at a time.
+// eachOf calls do for each stream, for atOnce streams at a time.
 func eachOf(streams []*control.Controller, do func(i int, c *control.Controller)) {
 	var asking sync.WaitGroup
 	places := make(chan struct{}, atOnce)
@@ -86,7 +86,7 @@ func eachOf(streams []*control.Controller, do func(i int, c *control.Controller)
 	asking.Wait()
 }
 
-// controllerOf wires the controller of a stream. It connects to no server. shared lends the
+// controllerOf wires the controller of a stream. It connects to no server. shared is the
 // Kafka client that looks up members; may be nil.
 func controllerOf(
 	client *cursorstore.Client, s *config.Settings, st *config.Stream, shared *kafkaclient.Shared,
@@ -94,7 +94,7 @@ func controllerOf(
 	store, kafka, cfg := client.Stream(st.Name), st.Kafka, st.Engine
 	kafka.Known, cfg.Owner = store.Load, s.Owner()
 	noStart := st.Export.Starts()
-	if st.Windows.Windows() { // the watermark is a time, whatever the API takes
+	if st.Windows.Windows() { // the watermark is a time, whatever times the API accepts
 		noStart = nil
 	}
 	group := kafka.Ownership()
@@ -114,7 +114,7 @@ type change struct {
 	json   *bool
 }
 
-// ackTimeout is how long a running bridge has to acknowledge a request.
+// ackTimeout is the time in which a running bridge has to acknowledge a request.
 const ackTimeout = 30 * time.Second
 
 func newChange(a *cli.App) change { return change{app: a, by: control.Request{Timeout: ackTimeout}} }

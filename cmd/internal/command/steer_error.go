@@ -12,7 +12,7 @@ import (
 	"exportbridge/cmd/internal/cli"
 )
 
-// steering is the RunE of a command that reads or changes streams.
+// steering wraps the RunE of a command that reads or changes streams.
 func steering(run func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error { return steered(run(cmd, args)) }
 }
@@ -66,7 +66,7 @@ func steered(err error) error {
 	return e
 }
 
-// awayHint is the hint of a *control.StoreAwayError.
+// awayHint returns the hint for a *control.StoreAwayError.
 func awayHint(err error) string {
 	const again = "start Redis or correct REDIS_URL, then repeat the command"
 	var (

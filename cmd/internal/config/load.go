@@ -206,13 +206,13 @@ type Setting struct {
 	Origin   Origin `json:"origin"`
 	// From is the file or the profile that the value is from, "" for none.
 	From string `json:"from,omitempty"`
-	// At is the file and line of the value, or of the path of its file, in the file that
-	// BRIDGE_CONFIG names.
+	// At is the file and line of the value in the file that BRIDGE_CONFIG names, or those
+	// of the path of its file.
 	At     string `json:"at,omitempty"`
 	Secret bool   `json:"secret,omitempty"`
 }
 
-// Where returns the origin for a table.
+// Where returns the origin of the value for a table.
 func (s *Setting) Where() string {
 	return strings.Join(strings.Fields(string(s.Origin)+" "+s.From+" "+s.At), " ")
 }

@@ -2,8 +2,9 @@ package config
 
 import "exportbridge/bridge/exportapi"
 
-// pageVariable names the limit of a page. By default, pageShare pages of that size fit into the
-// memory limit. Two pages are in memory at a time, each together with its events.
+// pageVariable names the setting for the limit of a page. By default, pageShare pages of
+// that size fit into the memory limit. Two pages are in memory at a time, each together
+// with its events.
 const (
 	pageVariable = "EXPORT_MAX_RESPONSE_BYTES"
 	pageShare    = 8
@@ -26,8 +27,8 @@ func memoryOf(limit int64) int64 {
 	return max(leastPage, limit/memoryShare/leastPage*leastPage)
 }
 
-// pageLimit returns the default of the limit of a page if so many readers share the memory;
-// memory is 0 if it has no limit. A result below the usual limit is in whole MiB.
+// pageLimit returns the default limit of a page if this number of readers shares the
+// memory. memory is 0 without a limit. A result below the usual limit is in whole MiB.
 func pageLimit(memory int64, readers int) int64 {
 	usual, share := exportapi.DefaultConfig().MaxResponse, memory/pageShare/int64(max(1, readers))
 	if memory == 0 || share >= usual {

@@ -70,8 +70,8 @@ const (
 // keyVariable names the setting of the API key.
 const keyVariable = "EXPORT_API_KEY"
 
-// exportSecrets returns a value for each secret of the export and its events, and for the client
-// certificate. A command that sends no request to the API has these in their place.
+// exportSecrets returns placeholders for the secrets of the export and its events, and for
+// the client certificate. A command that sends no request to the API uses them.
 func exportSecrets() map[string]string {
 	unused := map[string]string{"EXPORT_TLS_CERT": "unused"}
 	for _, v := range variables() {
@@ -88,7 +88,9 @@ func Variables() []Variable { return slices.Clone(variables()) }
 // variables reads the structs once: each command has a flag for each setting.
 var variables = sync.OnceValue(func() []Variable {
 	var vars []Variable
-	for _, part := range append(streamParts(), cursorstore.DefaultConfig(), defaultProcess, ops.DefaultConfig(), contract.Registry{}) {
+	parts := append(streamParts(),
+		cursorstore.DefaultConfig(), defaultProcess, ops.DefaultConfig(), contract.Registry{})
+	for _, part := range parts {
 		vars = append(vars, variablesOf(reflect.ValueOf(part))...)
 	}
 	groups := []string{"EXPORT", "EVENT", "KAFKA", "REDIS", "CURSOR", "BRIDGE", "HTTP", "METRICS", "LOG", "SCHEMA"}
@@ -330,7 +332,7 @@ func (s *Settings) Preset(stream string) func(variable string) bool {
 	return func(variable string) (preset bool) {
 		for i := range s.Effective {
 			if row := &s.Effective[i]; row.Variable == variable || row.Variable == streamPrefix(stream)+variable {
-				preset = row.Origin.preset() // the row of the stream comes after that of all
+				preset = row.Origin.preset() // the row of the stream comes after the row of all streams
 			}
 		}
 		return preset
@@ -399,7 +401,7 @@ func (l *loader) fillKafka(st *Stream) {
 	}
 }
 
-// checkRoutes rejects routes that the other settings of the stream defeat.
+// checkRoutes rejects routes that have no effect with the other settings of the stream.
 func (l *loader) checkRoutes(st *Stream) {
 	const name = "KAFKA_ROUTES"
 	routes := &st.Export.Routes

@@ -31,8 +31,8 @@ func UnsafeReason(name string) (why, remedy string) {
 	switch name {
 	case "HTTP_ADDR":
 		return "lets every client that reaches it read status, history and log: only actions take the token",
-			"set HTTP_TOKENS_FILE or HTTP_OIDC_ISSUER, so that reading requires a token too, restrict who reaches it by a firewall or network policy, " +
-				"or set HTTP_ADDR=127.0.0.1:8080"
+			"set HTTP_TOKENS_FILE or HTTP_OIDC_ISSUER, so that reading requires a token too, " +
+				"restrict who reaches it by a firewall or network policy, or set HTTP_ADDR=127.0.0.1:8080"
 	case "HTTP_SHOW_EVENTS":
 		return "exposes events to every client", "unset it, or set HTTP_ADDR=127.0.0.1:8080"
 	case "KAFKA_TLS_ENABLED":

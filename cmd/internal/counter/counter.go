@@ -15,20 +15,21 @@ const (
 	inOffset = "offset"
 )
 
-// Counter is a number in the cursors of a list that counts its pages or its items.
+// Counter is a number in the cursors of a list. It counts pages or items.
 type Counter struct {
-	// In is the value of EXPORT_CURSOR_IN for it.
+	// In is the value of EXPORT_CURSOR_IN for the number.
 	In string
-	// Param is its parameter in a next URL; "" if it is the cursor itself.
+	// Param is the parameter of the number in a next URL; "" if the cursor itself is the
+	// number.
 	Param string
-	// Number is the one in the cursor of the first page.
+	// Number is the number in the cursor of the first page.
 	Number int
 }
 
-// Find returns the number in the cursors that two pages in a row name: it grows by one
-// for a page, or by the items of a page. Without a second one, a first one of 1 or 2 may be
-// the number of a page. It is false if there is none. Such a number can be a cursor as well:
-// nothing but other requests tells.
+// Find returns the number in the next cursors of two consecutive pages: it grows by one per
+// page, or by the items of the page. Without a second page, a first number of 1 or 2 is
+// taken for the number of a page. Find returns false if there is no such number. The cursor
+// may be opaque nevertheless: only further requests can tell.
 func Find(first, second *exportapi.Sample) (Counter, bool) {
 	param, from, to := "", strings.Trim(first.Next, `"`), strings.Trim(second.Next, `"`)
 	if strings.Contains(from, "?") {
@@ -51,7 +52,7 @@ func Find(first, second *exportapi.Sample) (Counter, bool) {
 	return c, c.In != ""
 }
 
-// Of returns the number in the cursor that a page names.
+// Of returns the number in the next cursor of a page.
 func (c *Counter) Of(page *exportapi.Sample) (int, bool) {
 	text := strings.Trim(page.Next, `"`)
 	if c.Param != "" {
@@ -63,7 +64,7 @@ func (c *Counter) Of(page *exportapi.Sample) (int, bool) {
 	return n, err == nil
 }
 
-// differing returns the only parameter in which two URLs differ, and its values; "" if
+// differing returns the only parameter in which two URLs differ, and its two values; "" if
 // they differ otherwise.
 func differing(first, second string) (param, from, to string) {
 	pathA, queryA, _ := strings.Cut(first, "?")

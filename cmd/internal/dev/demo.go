@@ -119,7 +119,7 @@ func demoSettings(a *cli.App) (*config.Settings, error) {
 		return nil, err
 	}
 	for i := range s.Streams {
-		if s.Streams[i].Export.URL != notStartedURL { // another API has another key
+		if s.Streams[i].Export.URL != notStartedURL { // the key of the demo's own API is not for another API
 			delete(preset, "EXPORT_API_KEY")
 			return a.Settings(config.UsesAll, preset)
 		}

@@ -23,7 +23,7 @@ var ownHeaders = []string{"Accept-Encoding", "Connection", "Content-Length", "Co
 // inSetting says which setting takes a credential.
 const inSetting = " is EXPORT_API_KEY, or in a file EXPORT_API_KEY_FILE"
 
-// credentials are the secrets of a request, which no profile has.
+// credentials are the secrets of a request. No profile contains them.
 type credentials struct {
 	key     string
 	headers string // all static headers, if one of them has a secret

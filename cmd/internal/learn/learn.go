@@ -184,7 +184,8 @@ func (l *learner) backwards(ctx context.Context, why string) (unbounded *Unfollo
 	return unbounded, nil
 }
 
-// byWindows sets that the list is followed by windows, from a start before the oldest item.
+// byWindows makes the settings follow the list by windows, from a start before the oldest
+// item.
 func (l *learner) byWindows(why string) {
 	l.api.anyOrder = true
 	days := 30 + time.Since(time.UnixMilli(slices.Min(l.page.times[0].Times)))/(24*time.Hour)

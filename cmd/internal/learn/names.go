@@ -10,8 +10,8 @@ import (
 var (
 	// wordOf matches a word of a name, such as user and Id of userId.
 	wordOf = regexp.MustCompile(`[A-Z]?[a-z]+|[A-Z]+|[0-9]+`)
-	// typeNames are names of the type of an event, the likeliest first. A name in plainTypes may
-	// also be that of another type.
+	// typeNames are names of the type of an event, the likeliest first. A name that is also
+	// in plainTypes can be that of another type.
 	typeNames = strings.Fields("eventtype actiontype activitytype operationtype " +
 		"eventname actionname activityname operationname")
 	plainTypes = strings.Fields("type action event kind operation activity category name")

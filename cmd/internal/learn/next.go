@@ -214,7 +214,7 @@ func (s *nextSearch) parameters(p profile, at exportapi.NextPlace) []string {
 	}
 	seen := make(map[string]bool)
 	for _, name := range []string{"EXPORT_START_PARAM", "EXPORT_END_PARAM", "EXPORT_PAGE_SIZE_PARAM", "EXPORT_KEY_QUERY"} {
-		seen[p.value(name)] = true // another parameter
+		seen[p.value(name)] = true // the name of another parameter
 	}
 	return slices.DeleteFunc(names, func(name string) bool {
 		again := seen[name]

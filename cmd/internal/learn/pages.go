@@ -47,7 +47,7 @@ func (ps pages) leadTo(page *exportapi.Sample) error {
 }
 
 // counts reports whether the cursors are numbers of pages, or counts of the items before
-// them. A number that the last item of the list has is neither.
+// the page. It returns false if the last item of the list has the number.
 func (ps pages) counts(l *listing) bool {
 	number, ok := counter.Find(&ps[0], &ps[1])
 	if !ok || number.Param != "" || ps[1].Next == "" {

@@ -52,8 +52,8 @@ func (s *boundSearch) run(ctx context.Context, a *api, p profile, most int) (_ p
 	return p, false, nil
 }
 
-// describe is for a search that did not find both bounds. It sets the start, if that was found, and
-// adds a question about the rest, which it also returns.
+// describe is for a search that did not find both bounds. It sets the start if that was
+// found. It adds a question about the other bound, and returns the question.
 func (s *boundSearch) describe(p profile) (question string) {
 	start := s.start()
 	question = "a parameter of the end was not found"

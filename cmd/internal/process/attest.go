@@ -19,8 +19,9 @@ import (
 )
 
 const (
-	// attestedAtOnce is how many streams of a process compare a period or read marks at a time,
-	// attestedEvents how many events each holds, at about 150 bytes an event.
+	// attestedAtOnce is the number of streams of a process that compare a period or read
+	// marks at a time. attestedEvents is the maximum number of events in memory for each,
+	// at about 150 bytes per event.
 	attestedAtOnce = 4
 	attestedEvents = 100_000
 	// attestPatience is how long a partition may be silent while a topic is read.
@@ -50,7 +51,7 @@ func attestationOf(st *config.Stream, s *stream, turns chan struct{}, log *slog.
 		return nil, fmt.Errorf("stream %s: %w", st.Name, err)
 	}
 	own := *st
-	own.Kafka.Report = nil // the outage of a reader of past periods is no outage of the stream
+	own.Kafka.Report = nil // an outage while past periods are read is not an outage of the stream
 	live := NewLiveStream(&own, func(context.Context) (bridge.Status, bool) { return s.bridge.Status(), true })
 	w := &attestPorts{Stream: &own, api: api, live: live, turns: turns}
 	return &attestation{api: api, Attestor: &attest.Attestor{
@@ -71,15 +72,16 @@ func attestationOf(st *config.Stream, s *stream, turns chan struct{}, log *slog.
 // attestSpread bounds spreadOf.
 const attestSpread = time.Minute
 
-// spreadOf returns how much later a stream is attested than its periods allow, so that streams
-// with the same periods do not ask the API at the same moment.
+// spreadOf returns the delay of a stream's attestation. With it, streams with the same
+// periods do not send requests to the API at the same moment.
 func spreadOf(stream string, period time.Duration) time.Duration {
 	h := fnv.New64a()
 	h.Write([]byte(stream))
 	return time.Duration(h.Sum64() % uint64(min(period/20, attestSpread)))
 }
 
-// logFailures returns a reporter that logs an error once, until another one or none follows.
+// logFailures returns a reporter that logs an error once, until it gets another error or
+// nil.
 func logFailures(log *slog.Logger) func(error) {
 	last := ""
 	return func(err error) {
@@ -99,10 +101,11 @@ type attestPorts struct {
 	*config.Stream
 	api   *exportapi.Client
 	live  *LiveStream
-	turns chan struct{} // has room for the comparisons of the process
+	turns chan struct{} // its capacity is the number of concurrent comparisons of the process
 }
 
-// turn waits for a turn among the streams of the process, and returns how to end it.
+// turn waits for a turn among the streams of the process, and returns the function that
+// ends the turn.
 func (w *attestPorts) turn(ctx context.Context) (end func(), err error) {
 	select {
 	case w.turns <- struct{}{}:

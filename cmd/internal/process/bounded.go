@@ -8,7 +8,7 @@ import (
 	"exportbridge/bridge"
 )
 
-// DeadError is the error of a bounded run that has published dead letters alone.
+// DeadError is the error of a bounded run that has published only dead letters.
 type DeadError struct {
 	Stream string
 	Items  int64
@@ -30,8 +30,8 @@ func (e *EmptyEndError) Error() string {
 		e.Stream, e.Pages)
 }
 
-// UnreadError is the error of a bounded run that ended on a first page with what looks
-// like a next cursor.
+// UnreadError is the error of a bounded run that ended on a first page with a part that
+// looks like a next cursor.
 type UnreadError struct {
 	Stream  string
 	Warning bridge.Warning
@@ -41,8 +41,8 @@ func (u *UnreadError) Error() string {
 	return fmt.Sprintf("stream %s: done as far as read: %s", u.Stream, u.Warning.Text)
 }
 
-// doubts returns an error for each stream whose bounded run has ended in order and may
-// not have done what it was for.
+// doubts returns an error for each stream whose bounded run has ended without an error, but
+// may not have reached its goal.
 func doubts(all []bridge.Status) error {
 	var errs []error
 	for i := range all {

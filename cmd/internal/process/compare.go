@@ -16,8 +16,8 @@ import (
 	"exportbridge/cmd/internal/config"
 )
 
-// LateByDefault is the delay between event time and ingestion time from which on an event is
-// late, unless a command says otherwise.
+// LateByDefault is the delay between event time and ingestion time from which an event is
+// late, unless a command sets another one.
 const LateByDefault = time.Minute
 
 // Comparison wires a comparison of a stream's export with its topic.
@@ -35,8 +35,8 @@ type Comparison struct {
 	AwaitingEnd func()
 }
 
-// FurtherTopics returns the topics of a stream's routes, and those that still exist of former
-// routes and of the routes that the running stream has.
+// FurtherTopics returns the topics of a stream's routes. It adds those of former routes,
+// and of the routes of the running stream, that still exist.
 func FurtherTopics(ctx context.Context, st *config.Stream) ([]string, error) {
 	all := st.Export.Routes.Topics
 	newest, err := bridge.Newest(ctx, st.Kafka.History())

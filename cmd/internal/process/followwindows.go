@@ -7,7 +7,7 @@ import (
 	"exportbridge/cmd/internal/config"
 )
 
-// followWindows has a stream list its export by windows, if that is set.
+// followWindows makes a stream list its export by windows, if the settings say so.
 func followWindows(st *config.Stream, ports *engine.Ports) {
 	if !st.Windows.Windows() {
 		return
@@ -18,13 +18,14 @@ func followWindows(st *config.Stream, ports *engine.Ports) {
 		o.Stream = st.Name
 		observer.Observe(o)
 	}
-	st.Engine.MarksEnd = true // a page that stays at its watermark
+	st.Engine.MarksEnd = true // a page that stays at its watermark marks the end
 	st.Engine.StrayCursor = nil
 	ports.Source = windows.New(ports.Source, cfg)
 }
 
-// Ranges returns what reads past ranges of a stream's export over a Source of its API, nil
-// if that reads them itself: the stream follows its cursor.
+// Ranges returns the Source that reads past ranges of a stream's export over a Source of
+// its API. It returns nil if the stream follows its cursor, because the Source of the API
+// then reads ranges itself.
 func Ranges(st *config.Stream, source bridge.Source) bridge.Source {
 	if !st.Windows.Windows() {
 		return nil
@@ -32,7 +33,7 @@ func Ranges(st *config.Stream, source bridge.Source) bridge.Source {
 	return windows.NewRange(source, windowsOf(st))
 }
 
-// windowsOf is how a stream's export is listed.
+// windowsOf returns the settings by which a stream's export is listed.
 func windowsOf(st *config.Stream) windows.Config {
 	cfg := st.Windows
 	cfg.PageSize, cfg.EndExplicit = st.Engine.PageSize, st.Engine.EndExplicit

@@ -12,23 +12,24 @@ import (
 	"exportbridge/bridge/backfill"
 )
 
-// LaneCapacity is how many lanes of jobs the process runs at a time.
+// LaneCapacity is the number of lanes of jobs that the process runs at a time.
 const LaneCapacity = backfill.HostedWindows
 
 const (
-	// jobsInterval is the maximum age of the metrics of backfills and replays. Each
-	// update reads the new records of all streams' jobs by a short connection.
+	// jobsInterval is the maximum age of the metrics of backfills and replays. Each update
+	// reads the new records of all streams' jobs over a short connection.
 	jobsInterval = 30 * time.Second
-	// deniedInterval applies if authorization fails, which brokers log each time.
+	// deniedInterval replaces jobsInterval if authorization fails, because brokers log each
+	// failure.
 	deniedInterval = 30 * time.Minute
 )
 
-// watchJobs updates the metrics of backfills and replays, which are not scraped themselves,
-// of the streams that this process owns.
+// watchJobs updates the metrics of the backfills and replays of the streams that this
+// process owns.
 func (p *Process) watchJobs(ctx context.Context) {
 	tick := time.NewTicker(statusInterval)
 	defer tick.Stop()
-	next := make(map[*stream]time.Time) // of those owned
+	next := make(map[*stream]time.Time) // of owned streams
 	for {
 		select {
 		case <-ctx.Done():
@@ -66,8 +67,8 @@ func (p *Process) showWindows(ctx context.Context, st *stream) time.Duration {
 	return jobsInterval
 }
 
-// logLane logs why a lane of a job stopped early; without a job, why the jobs of the stream
-// cannot be listed.
+// logLane logs why a lane of a job stopped early. If job is empty, it logs why the jobs of
+// the stream cannot be listed.
 func (p *Process) logLane(stream, job string, lane int, err error) {
 	log := p.log.With(logStream, stream)
 	hint := JobHint(err, &backfill.Job{ID: job})

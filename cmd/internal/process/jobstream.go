@@ -18,25 +18,27 @@ import (
 	"exportbridge/cmd/internal/config"
 )
 
-// BesideLive is the default rate limit of what reads the export beside the stream, in
-// requests per second: half of the stream's, 0 for none.
+// BesideLive returns the default rate limit, in requests per second, of whatever reads the
+// export beside the stream: half of the stream's limit, 0 for none.
 func BesideLive(st *config.Stream) (float64, error) {
 	perSecond, err := exportapi.ParseRate(st.Export.RateLimit)
 	return perSecond / 2, err
 }
 
-// JobPlanner wires the jobs beside a stream. Their windows log warnings and errors to
-// log, and everything at level debug. Streams with the same logs share the reading of the
-// job topic.
-func JobPlanner(s *config.Settings, st *config.Stream, logs *kafkasink.JobLogs, log *slog.Logger) (*backfill.Planner, error) {
+// JobPlanner wires the jobs beside a stream. Their windows log only warnings and errors to
+// log, unless its level is debug. Streams with the same logs share the reading of the job
+// topic.
+func JobPlanner(
+	s *config.Settings, st *config.Stream, logs *kafkasink.JobLogs, log *slog.Logger,
+) (*backfill.Planner, error) {
 	perSecond, err := BesideLive(st)
 	if err != nil {
 		return nil, err
 	}
-	if st.Export.Shared == nil { // in a process of their own
+	if st.Export.Shared == nil { // the jobs have a process of their own
 		st.Export.Shared, st.Export.Warn = new(exportapi.Shared), warnOnce(log)
 		KeysOf(st, true)
-		st.Export.Keys() // keeps the keys in memory from window to window, until the process ends
+		st.Export.Keys() // keeps the keys in memory between windows, until the process ends
 	}
 	plans, w := st.Kafka.Jobs(logs), &jobPorts{all: s, Stream: st, log: slog.New(quiet{log.Handler()})}
 	return &backfill.Planner{
@@ -64,7 +66,7 @@ func (w *jobPorts) window(j *backfill.Job, n int) kafkastream.Config {
 	})
 }
 
-// Choose implements backfill.Topics. A replay never goes to a topic that a stream uses.
+// Choose implements backfill.Topics. It rejects a replay to a topic that a stream uses.
 func (w *jobPorts) Choose(ctx context.Context, j *backfill.Job) (exists bool, err error) {
 	j.Topic = cmp.Or(j.Topic, kafkaadmin.ReplayTopic(w.Kafka.Topic, j.ID))
 	for i := range w.all.Streams {
@@ -85,7 +87,7 @@ func (w *jobPorts) Choose(ctx context.Context, j *backfill.Job) (exists bool, er
 	return false, w.want(ctx, w.Kafka.Topic)
 }
 
-// want returns an error if one of the topics does not exist yet.
+// want returns an error if one of the topics does not exist.
 func (w *jobPorts) want(ctx context.Context, topics ...string) error {
 	for _, topic := range topics {
 		exists, err := w.Kafka.Exists(ctx, topic)
@@ -127,11 +129,11 @@ func (w *jobPorts) Create(ctx context.Context, j *backfill.Job) (ids map[string]
 	return window.TopicIDs(ctx)
 }
 
-// checkAPI requests one page with the filter of the job, and with both bounds, as its
-// windows have.
+// checkAPI requests one page with the filter of the job and with both bounds, like a
+// request of a window.
 func (w *jobPorts) checkAPI(ctx context.Context, events []string) error {
 	export := w.export(events)
-	export.Keys = seal.None // its items are not published
+	export.Keys = seal.None // the items of this page are not published
 	api, err := exportapi.New(export)
 	if err != nil {
 		return err
@@ -141,16 +143,16 @@ func (w *jobPorts) checkAPI(ctx context.Context, events []string) error {
 	return err
 }
 
-// export is the configuration of a job's requests. The job limits those of all its
-// windows.
+// export returns the configuration of a job's requests. The job itself limits the requests
+// of its windows.
 func (w *jobPorts) export(events []string) exportapi.Config {
 	export := w.Export
 	export.Events, export.RateLimit, export.Beside = events, "", true
 	return export
 }
 
-// open opens a window. Its bridge has the settings of the stream, and the page size of
-// the job.
+// open opens a window. Its bridge has the settings of the stream and the page size of the
+// job.
 func (w *jobPorts) open(j *backfill.Job, n int) (setup *backfill.Setup, err error) {
 	log := w.log.With("job", j.ID)
 	export, kafka, cfg := w.export(j.Events), w.window(j, n), w.Engine
@@ -170,7 +172,7 @@ func (w *jobPorts) open(j *backfill.Job, n int) (setup *backfill.Setup, err erro
 		return nil, err
 	}
 	cfg.PageSize, cfg.Owner, cfg.Log = export.PageSize, w.all.Owner(), log
-	cfg.ShutdownTimeout /= 2 // the rest is for the job: its last change, and leaving its group
+	cfg.ShutdownTimeout /= 2 // the job needs the rest for its last change, and to leave its group
 	st := *w.Stream
 	st.Engine.PageSize = export.PageSize
 	ranges := func(source bridge.Source) bridge.Source { return Ranges(&st, source) }
@@ -194,9 +196,9 @@ func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.Handle
 // WithGroup implements slog.Handler.
 func (q quiet) WithGroup(name string) slog.Handler { return quiet{q.Handler.WithGroup(name)} }
 
-// planners wires the jobs of the streams: those that are begun over HTTP, and those that run in
-// lanes. Together the windows of either kind hold as many bytes of pages in memory as a stream.
-// It changes the settings.
+// planners wires the jobs of the streams: those begun over HTTP, and those that run in
+// lanes. The windows of either kind together hold as many bytes of pages in memory as a
+// stream. planners changes the settings.
 func (p *Process) planners(s *config.Settings) ([]*backfill.Planner, error) {
 	var planners []*backfill.Planner
 	for i := range s.Streams {
@@ -220,7 +222,7 @@ func (p *Process) planners(s *config.Settings) ([]*backfill.Planner, error) {
 	return planners, nil
 }
 
-// logJob logs how a job ended.
+// logJob logs the outcome of a job.
 func (p *Process) logJob(j *backfill.Job, err error) {
 	events := j.Totals().Events
 	log := p.log.With(logStream, j.Stream, "job", j.ID, "kind", string(j.Kind), "windows",
@@ -249,7 +251,7 @@ func (p *Process) logJob(j *backfill.Job, err error) {
 	}
 }
 
-// JobHint is what to do about a window that is blocked. Nobody can move its cursor.
+// JobHint returns the hint for a blocked window, whose cursor cannot be moved.
 func JobHint(err error, j *backfill.Job) string {
 	blocked, ok := errors.AsType[*bridge.BlockedError](err)
 	if !ok {

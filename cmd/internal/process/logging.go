@@ -12,7 +12,7 @@ import (
 	"exportbridge/cmd/internal/config"
 )
 
-// Keys of log records, in one place so that a query finds them all.
+// Keys of log records. They are in one place, so that one query finds all records.
 const (
 	logStream    = "stream"
 	logError     = "error"
@@ -21,7 +21,7 @@ const (
 	logComponent = "component" // kafka, redis, http or traces
 )
 
-// componentHTTP marks the audit log: which clients were refused, and what others did.
+// componentHTTP marks the audit log: which clients were rejected, and what the others did.
 const componentHTTP = "http"
 
 // NewLogger returns a logger of the configured level and format that folds repeated
@@ -29,7 +29,7 @@ const componentHTTP = "http"
 func NewLogger(w io.Writer, c *config.Process, environ []string) *slog.Logger {
 	w = Exact(w) // each handler makes its values safe
 	var level slog.Level
-	// The walker let through only names of levels.
+	// LogLevel is valid: the check of the settings accepts only names of levels.
 	_ = level.UnmarshalText([]byte(c.LogLevel))
 	if LogsJSON(w, c) {
 		return slog.New(newFolder(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})))
@@ -45,8 +45,8 @@ func NewLogger(w io.Writer, c *config.Process, environ []string) *slog.Logger {
 	})))
 }
 
-// printableValue makes a value safe for a terminal: the handler would let escape
-// sequences pass.
+// printableValue makes a value safe for a terminal. Without it, the handler would print
+// escape sequences.
 func printableValue(v slog.Value) slog.Value {
 	switch v.Kind() {
 	case slog.KindString:
@@ -72,8 +72,8 @@ func FlushLog(log *slog.Logger) {
 	}
 }
 
-// beneathFolds returns the handler of a logger of NewLogger with another handler in
-// front of its output, which gets the folded messages.
+// beneathFolds returns the handler of a logger of NewLogger with another handler in front
+// of its output. The other handler gets the folded messages.
 func beneathFolds(log *slog.Logger, wrap func(to slog.Handler) slog.Handler) slog.Handler {
 	if f, ok := log.Handler().(*folder); ok {
 		return &folder{next: wrap(f.next), owner: f.owner, whole: f.whole, floods: f.floods}

@@ -12,25 +12,25 @@ import (
 const (
 	// floodWindow is how long equal messages are folded into one.
 	floodWindow = 10 * time.Second
-	// floodAfter is how many of them are printed within it as they come.
+	// floodAfter is the number of messages of a window that are printed at once.
 	floodAfter = 5
 )
 
-// logRepeated counts the messages that a folded one stands for.
+// logRepeated is the key of the number of messages that a folded one stands for.
 const logRepeated = "repeated"
 
-// folder is a slog.Handler that folds repeated messages. It prints the first few
-// messages of the same text, level and stream; at the end of the window it prints
-// the last one, with its own fields and a count. It prints all of componentHTTP:
+// folder is a slog.Handler that folds repeated messages. It prints the first few messages
+// with the same text, level and stream. At the end of the window it prints the last one,
+// with its own fields and a count. It prints every message of componentHTTP, because
 // folding would hide the other callers.
 type folder struct {
 	next  slog.Handler
-	owner string // values of the stream and component that With has set
+	owner string // values of stream and component that With has set
 	whole bool   // With has set componentHTTP
 	*floods
 }
 
-// floods is shared by a folder and those derived from it.
+// floods is shared by a folder and all folders that With derives from it.
 type floods struct {
 	mu   sync.Mutex // guards open
 	open map[string]*flood
@@ -39,10 +39,10 @@ type floods struct {
 // flood is one message in its window.
 type flood struct {
 	seen int
-	// last prints the newest message that was held back, by its own handler; nil
-	// if there is none.
+	// last prints the newest message that was held back, through the handler of that
+	// message; nil if there is none.
 	last    func() error
-	pending int // messages not printed
+	pending int // number of messages held back
 	end     *time.Timer
 }
 
@@ -87,24 +87,24 @@ func (f *floods) over(key string) {
 	defer f.mu.Unlock()
 	fl := f.open[key]
 	switch {
-	case fl == nil: // flushed meanwhile
+	case fl == nil: // flush has ended the window
 	case fl.last == nil:
 		delete(f.open, key)
 	default:
-		_ = fl.last() // there is nowhere to report a failing log
+		_ = fl.last() // a failure of the log cannot be reported
 		fl.last, fl.pending = nil, 0
 		fl.end.Reset(floodWindow)
 	}
 }
 
-// flush prints the messages that are held back and ends all windows.
+// flush prints the messages that are held back, and ends all windows.
 func (f *floods) flush() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for key, fl := range f.open {
 		fl.end.Stop()
 		if fl.last != nil {
-			_ = fl.last() // as in over
+			_ = fl.last() // a failure of the log cannot be reported
 		}
 		delete(f.open, key)
 	}
@@ -121,8 +121,8 @@ func (f *folder) WithGroup(name string) slog.Handler {
 	return &folder{next: f.next.WithGroup(name), owner: f.owner, whole: f.whole, floods: f.floods}
 }
 
-// ownerOf returns the stream and component of a message: equal messages of two
-// streams are not folded.
+// ownerOf returns the stream and component of a message. Equal messages of different owners
+// are not folded.
 func (f *folder) ownerOf(r slog.Record) string {
 	owner := f.owner
 	r.Attrs(func(a slog.Attr) bool {

@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// gcPercent is below Go's default: a bridge reuses large buffers and has little
-	// garbage. It saves a megabyte or two if the API is the bottleneck and costs a
-	// few percent of CPU at full load.
+	// gcPercent is below Go's default, because a bridge reuses large buffers and has little
+	// garbage. It saves a megabyte or two if the API is the bottleneck, and costs a few
+	// percent of CPU at full load.
 	gcPercent = 75
-	// limitShare is the heap's share of a container's memory in percent, for Go's
-	// memory limit; the rest is for memory outside the heap.
+	// limitShare is the percentage of a container's memory that Go's memory limit gets. The
+	// rest is for memory outside the heap.
 	limitShare = 90
-	// cgroups has the limits of control groups (version 2), ownCgroup the group of
-	// this process: the root in a container, the unit's under systemd.
+	// cgroups has the limits of control groups (version 2). ownCgroup names the group of
+	// this process: the root in a container, the group of the unit under systemd.
 	cgroups   = "/sys/fs/cgroup"
 	ownCgroup = "/proc/self/cgroup"
 )
@@ -44,14 +44,14 @@ func TuneMemory(environ []string) {
 }
 
 const (
-	// trimInterval is how long memory of pages may be unused.
+	// trimInterval is how long unused memory for pages is kept.
 	trimInterval = 5 * time.Second
-	// returnInterval is the least time between two returns of memory to the system.
+	// returnInterval is the shortest time between two returns of memory to the system.
 	returnInterval = time.Minute
 )
 
 // returnMemory frees memory that pages do not need, and returns it to the system once the
-// streams that caught up have come to the end: by itself, Go would keep it for long.
+// streams have caught up. Go alone would keep it for long.
 func returnMemory(ctx context.Context, budget *engine.Budget) {
 	var returned time.Time
 	for bridge.Sleep(ctx, trimInterval); ctx.Err() == nil; bridge.Sleep(ctx, trimInterval) {
@@ -62,7 +62,7 @@ func returnMemory(ctx context.Context, budget *engine.Budget) {
 			continue
 		}
 		returned = time.Now()
-		runtime.GC() // it takes two to empty the clients' pools
+		runtime.GC() // emptying the clients' pools takes two collections
 		debug.FreeOSMemory()
 	}
 }
@@ -75,7 +75,7 @@ func MemoryLimit(environ []string) int64 {
 	}
 	own, err := os.ReadFile(ownCgroup)
 	if err != nil {
-		return math.MaxInt64 // no Linux
+		return math.MaxInt64 // not Linux
 	}
 	if limit, ok := cgroupLimit(cgroups, string(own)); ok {
 		return limit
@@ -93,8 +93,8 @@ func variableIn(environ []string, name string) (value string) {
 	return value
 }
 
-// cgroupLimit is the heap's share of the lowest limit of the process's control group
-// and its visible parents, false if there is none.
+// cgroupLimit returns the heap's share of the lowest limit of the process's control group
+// and its visible parents, false if there is no limit.
 func cgroupLimit(root, own string) (int64, bool) {
 	var tightest int64
 	for line := range strings.Lines(own) {
@@ -112,11 +112,11 @@ func cgroupLimit(root, own string) (int64, bool) {
 	return tightest, tightest > 0
 }
 
-// memoryLimit is the heap's share of the limit in a cgroup's file, false if it sets
-// none.
+// memoryLimit returns the heap's share of the limit in a cgroup's file, false if there is
+// no limit.
 func memoryLimit(file string) (int64, bool) {
 	bytes, err := strconv.ParseInt(strings.TrimSpace(file), 10, 64)
-	if err != nil || bytes <= 0 { // "max"
+	if err != nil || bytes <= 0 { // the content is "max"
 		return 0, false
 	}
 	return bytes / 100 * limitShare, true

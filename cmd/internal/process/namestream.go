@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// streamCommand matches a command of a text that needs --stream where there are
-// several streams, with the flag if it has one.
+// streamCommand matches a command in a text that needs --stream if there are several
+// streams. It also matches the flag, if the command has it.
 var streamCommand = regexp.MustCompile(`\bexportbridge (?:cursor ` +
 	`(?:export|history|import|reset|rewind|show)|backfill(?: cancel| list| pause| resume| watch)?|` +
 	`dlq (?:list|retry|show)|schema (?:check|infer|register|types)|` +
 	`attest|forget|replay|pause|resume|tail|verify)\b(?: --stream \S+)?`)
 
-// NameStream returns a text whose commands name the stream. NAME stands for one that
-// is unknown, "".
+// NameStream returns a text whose commands name the stream. If stream is "", they have NAME
+// in its place.
 func NameStream(text, stream string) string {
 	return streamCommand.ReplaceAllStringFunc(text, func(command string) string {
 		if strings.Contains(command, " --stream ") {

@@ -14,12 +14,12 @@ import (
 // watchdog requires more.
 const notifyInterval = 10 * time.Second
 
-// notifier sends state and watchdog messages to the service manager (sd_notify of
-// systemd). It logs the first of consecutive failures and otherwise ignores them.
+// notifier sends state and watchdog messages to the service manager (sd_notify of systemd).
+// It logs the first of several consecutive failures and ignores the others.
 type notifier struct {
 	conn net.Conn
 	log  *slog.Logger
-	// watchdog is the watchdog time-out, 0 for none.
+	// watchdog is the watchdog timeout, 0 for none.
 	watchdog time.Duration
 	failed   bool // the last message was not sent
 }
@@ -37,7 +37,7 @@ func newNotifier(ctx context.Context, environ []string, log *slog.Logger) *notif
 	}
 	n := &notifier{conn: conn, log: log}
 	if pid := variableIn(environ, "WATCHDOG_PID"); pid != "" && pid != strconv.Itoa(os.Getpid()) {
-		return n // for another process
+		return n // the watchdog is for another process
 	}
 	if usec, err := strconv.ParseInt(variableIn(environ, "WATCHDOG_USEC"), 10, 64); err == nil && usec > 0 {
 		n.watchdog = time.Duration(usec) * time.Microsecond
@@ -97,7 +97,7 @@ func (p *Process) alive() bool {
 	return true
 }
 
-// statusText is the status of all streams in one line.
+// statusText describes the status of all streams in one line.
 func (p *Process) statusText() string {
 	return strings.ReplaceAll(p.options.Describe(p.streams.statuses(), time.Now()), "\n", " ")
 }

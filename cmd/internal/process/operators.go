@@ -18,14 +18,14 @@ func namesOf(s *config.Settings) []string {
 }
 
 // unwired copies settings for jobs and operators. Wiring a stream sets where its settings
-// report the health of Kafka; jobs and operators must not report there.
+// report the health of Kafka. Jobs and operators must not report there.
 func unwired(s *config.Settings) *config.Settings {
 	own := *s
 	own.Streams = slices.Clone(s.Streams)
 	return &own
 }
 
-// adopt makes metrics and the limit of a shutdown those of a stream, too.
+// adopt adds a stream to the metrics and to the limit of a shutdown.
 func (p *Process) adopt(st *stream) {
 	p.metrics.AddStream(st.name)
 	p.metrics.CountLosses(st.name, st.sink.Losses)
@@ -35,8 +35,8 @@ func (p *Process) adopt(st *stream) {
 	}
 }
 
-// operate serves the settings' streams, which are not wired yet, to operators and runs their
-// jobs.
+// operate serves the streams of the settings to operators, and runs their jobs. The streams
+// must not be wired yet.
 func (p *Process) operate(s *config.Settings) error {
 	planners, err := p.planners(unwired(s))
 	if err != nil {
@@ -57,7 +57,7 @@ func (p *Process) operate(s *config.Settings) error {
 	return nil
 }
 
-// liveRecords are the records of the streams that the process has at the time.
+// liveRecords reads the records of the present streams of the process.
 type liveRecords struct{ p *Process }
 
 // DeadLetters implements ops.Records.

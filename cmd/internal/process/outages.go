@@ -11,12 +11,12 @@ import (
 	"exportbridge/cursorstore"
 )
 
-// flapping is how soon after a recovery another failure is not logged, unless it
-// lasts longer than that.
+// flapping is the time after a recovery in which another failure is not logged, unless the
+// failure lasts longer.
 const flapping = 30 * time.Second
 
-// logChanges returns a reporter that logs once when a server fails and once when it
-// recovers, the latter with more fields. The engine logs failures of the API.
+// logChanges returns a reporter that logs when a server fails and when it recovers, each
+// once, the latter with more fields. The engine logs failures of the API.
 func logChanges(log *slog.Logger, server string) func(err error, more ...any) {
 	var mu sync.Mutex // guards all below
 	var away, back time.Time
@@ -38,7 +38,7 @@ func logChanges(log *slog.Logger, server string) func(err error, more ...any) {
 			if ok && fault.Hint != "" {
 				fields = append(fields, logHint, fault.Hint)
 			}
-			if ok && fault.Class == bridge.Permanent { // it answers: a topic or a right is missing
+			if ok && fault.Class == bridge.Permanent { // the server answers: a topic or a permission is missing
 				log.Warn("connection rejected; retrying", fields...)
 				return
 			}
@@ -57,12 +57,12 @@ func logChanges(log *slog.Logger, server string) func(err error, more ...any) {
 	}
 }
 
-// logOutages returns a reporter of a server for all streams, which the log shows one outage
-// for: when the first stream fails, and when the last one recovers, with the number of
-// streams that had failed. has reports whether the process has a stream.
+// logOutages returns a reporter of a server for all streams. The log shows one outage: when
+// the first stream fails, and when the last one recovers, with the number of streams that
+// had failed. has reports whether the process has a stream.
 func logOutages(log *slog.Logger, server string, has func(stream string) bool) func(stream string, err error) {
 	said := logChanges(log, server)
-	var mu sync.Mutex // guards all below, and orders the log's messages
+	var mu sync.Mutex // guards all below, and keeps the messages of the log in order
 	away, failed := make(map[string]struct{}), make(map[string]struct{})
 	return func(stream string, err error) {
 		mu.Lock()
@@ -70,7 +70,7 @@ func logOutages(log *slog.Logger, server string, has func(stream string) bool) f
 		if delete(away, stream); err != nil {
 			away[stream], failed[stream] = struct{}{}, struct{}{}
 		}
-		maps.DeleteFunc(away, func(stream string, _ struct{}) bool { return !has(stream) }) // removed
+		maps.DeleteFunc(away, func(stream string, _ struct{}) bool { return !has(stream) }) // streams that were removed
 		switch {
 		case err != nil:
 			said(err)
@@ -81,8 +81,8 @@ func logOutages(log *slog.Logger, server string, has func(stream string) bool) f
 	}
 }
 
-// kafkaReports returns the reporter of Kafka for a stream. A topic or a right that a stream
-// lacks is no outage of Kafka, which is the same for all streams.
+// kafkaReports returns the reporter of Kafka for a stream. A topic or permission that one
+// stream lacks is not an outage of Kafka, which all streams share.
 func kafkaReports(log *slog.Logger, stream string, outage func(stream string, err error)) func(error) {
 	rejected := logChanges(log.With(logStream, stream), "kafka")
 	return func(err error) {

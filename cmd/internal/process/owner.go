@@ -10,7 +10,7 @@ import (
 	"exportbridge/cmd/internal/config"
 )
 
-// owner is the bridge.Owner of a stream, by either kind of group.
+// owner is the bridge.Owner of a stream, in a group of either kind.
 type owner interface {
 	bridge.Owner
 	Close(ctx context.Context) error
@@ -35,8 +35,8 @@ func (p *Process) ownerOf(st *config.Stream) (owner, error) {
 	return p.fleet.Owner(group)
 }
 
-// leaveTimeout bounds leaving a group. If that fails, another process takes over after
-// BRIDGE_SESSION_TIMEOUT.
+// leaveTimeout bounds the time to leave a group. If leaving fails, another process takes
+// over after BRIDGE_SESSION_TIMEOUT.
 const leaveTimeout = 3 * time.Second
 
 // leave leaves the group, so that another process takes over at once.

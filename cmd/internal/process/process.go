@@ -1,8 +1,8 @@
-// Package process is the runtime of a bridge: it wires the streams of the settings,
-// runs them with metrics, traces and the HTTP server, logs, and reports progress to a
-// terminal and the service manager.
+// Package process is the runtime of a bridge. It wires the streams of the settings, and
+// runs them with metrics, traces, logs and the HTTP server. It reports progress to a
+// terminal and to the service manager.
 //
-// It is not called runtime, which would hide the standard library's.
+// It is not called runtime, because that name would hide the standard library's package.
 package process
 
 import (
@@ -34,47 +34,49 @@ import (
 const (
 	// statusInterval is how often the status of a stream is written to Redis.
 	statusInterval = time.Second
-	// thinInterval is how often a bounded part of old history is thinned out.
+	// thinInterval is how often a part of the old history is thinned out.
 	thinInterval = time.Minute
-	// endTimeout is what a shutdown may take beyond BRIDGE_SHUTDOWN_TIMEOUT, in which
-	// streams commit: to leave groups, answer requests and close connections. The
-	// documents say 3 s, below the 30 s after which Kubernetes kills.
+	// endTimeout is the time of a shutdown beyond BRIDGE_SHUTDOWN_TIMEOUT, in which streams
+	// commit. It is for leaving groups, answering requests and closing connections. The
+	// documents say 3 s, and Kubernetes kills after 30 s.
 	endTimeout = 2500 * time.Millisecond
 )
 
-// ErrShutdown means that a shutdown took too long, and ends with the process. No event
-// is lost or published twice by it: a transaction that is open is settled by the next start.
+// ErrShutdown means that a shutdown took too long and was cut short. No event is lost or
+// published twice: the next start settles an open transaction.
 var ErrShutdown = errors.New("shutdown timed out with connections open")
 
 // Process is a bridge process: its streams and what they share.
 type Process struct {
 	options Options
 	log     *slog.Logger // also shown in the web UI
-	plain   *slog.Logger // not shown there
+	plain   *slog.Logger // not shown in the web UI
 	tail    *ops.LogTail
 	redis   *cursorstore.Client
 	metrics *metrics.Metrics
 	samples *ops.Sampler
-	server  *ops.Server     // nil if off
-	jobs    *backfill.Host  // of those begun over HTTP
+	server  *ops.Server     // nil if HTTP is off
+	jobs    *backfill.Host  // jobs begun over HTTP
 	lanes   *backfill.Lanes // nil without a fleet, and in a bounded run
 	jobLogs kafkasink.JobLogs
-	traces  *sdktrace.TracerProvider // nil if off
+	traces  *sdktrace.TracerProvider // nil if tracing is off
 	streams streams
 	fleet   *kafkagroup.Fleet // nil if each stream has a group of its own
-	exports exportapi.Shared  // by the clients of all streams and jobs
-	keys    keyring.Pool      // of encrypted values, by the clients of all streams and jobs
-	budget  *engine.Budget    // of the pages of all streams and jobs
-	starts  *engine.Starts    // of the sessions of all streams
-	// attesting has room for the comparisons of all attestations.
+	exports exportapi.Shared  // shared by the clients of all streams and jobs
+	keys    keyring.Pool      // keys of encrypted values, shared by the clients of all streams and jobs
+	budget  *engine.Budget    // memory for the pages of all streams and jobs
+	starts  *engine.Starts    // limits the sessions that all streams begin
+	// attesting limits the concurrent comparisons of all attestations by its capacity.
 	attesting chan struct{}
-	// kafkaOutage logs what a stream reports of Kafka.
+	// kafkaOutage logs the reports of a stream about Kafka.
 	kafkaOutage func(stream string, err error)
-	// settings are those that the streams run with; after New owned by runner.
+	// settings are those of the running streams; after New owned by runner.
 	settings *config.Settings
-	// outdated is as in stream, of the process.
+	// outdated is the warning that the last reload of the settings failed; nil if it did
+	// not.
 	outdated atomic.Pointer[bridge.Warning]
-	// operators is what operators ask for by HTTP; it follows the settings.
+	// operators serves the requests of operators over HTTP; it is replaced when the
+	// settings change.
 	operators atomic.Pointer[operators]
 	// shutdown is the longest BRIDGE_SHUTDOWN_TIMEOUT of the streams so far.
 	shutdown atomic.Int64
@@ -86,18 +88,17 @@ type operators struct {
 	records     ops.Records
 }
 
-// Options are what a process needs besides its settings.
+// Options are the needs of a process besides its settings.
 type Options struct {
 	Build  metrics.Build
 	Limits engine.Limits
-	Log    *slog.Logger // of NewLogger
-	// Environ is the environment, with the socket of the service manager; may be
-	// nil.
+	Log    *slog.Logger // a result of NewLogger
+	// Environ is the environment, which has the socket of the service manager; may be nil.
 	Environ []string
 	// Control returns the controllers of the streams of the settings, by name, and their
 	// records, for the HTTP server. It does not change the settings.
 	Control func(*cursorstore.Client, *config.Settings) (map[string]ops.Controller, ops.Records)
-	// Reload, if not nil, is how the streams follow changed settings.
+	// Reload, if not nil, makes the streams follow changed settings.
 	Reload *Reload
 	// Windows returns the function that counts the windows of a stream's backfills
 	// and replays by state, at most age old.
@@ -124,7 +125,8 @@ func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
 		attesting: make(chan struct{}, attestedAtOnce)}
 	log, names := o.Log, namesOf(s)
 	p.metrics = metrics.New(o.Build, s.MetricsDetail, names, p.streams.statuses)
-	p.metrics.Registry().MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	p.metrics.Registry().MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	p.plain = slog.New(p.metrics.CountLogs(log.Handler()))
 	log = slog.New(p.metrics.CountLogs(beneathFolds(log, func(to slog.Handler) slog.Handler {
 		p.tail = ops.NewLogTail(to)
@@ -243,14 +245,14 @@ func (p *Process) tell(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), statusInterval)
-			_ = p.redis.PutStatuses(last, p.streams.statuses()) // removes them; they would expire in any case
+			_ = p.redis.PutStatuses(last, p.streams.statuses()) // removes them at once, not when they expire
 			cancel()
 			return
 		case <-tick.C:
 			owned := slices.DeleteFunc(p.streams.statuses(), func(s bridge.Status) bool {
-				return s.State == bridge.StateStandby // the owner writes it
+				return s.State == bridge.StateStandby // the owner writes the status
 			})
-			_ = p.redis.PutStatuses(ctx, owned) // the next ones follow in a second
+			_ = p.redis.PutStatuses(ctx, owned) // the next statuses follow in a second
 		}
 	}
 }
@@ -266,7 +268,7 @@ func (p *Process) thin(ctx context.Context) {
 	}
 }
 
-// Addr returns the address of HTTP_ADDR, nil if it is off.
+// Addr returns the address of HTTP_ADDR, nil if HTTP is off.
 func (p *Process) Addr() net.Addr {
 	if p.server == nil {
 		return nil
@@ -274,8 +276,9 @@ func (p *Process) Addr() net.Addr {
 	return p.server.Addr()
 }
 
-// RunAndClose is Run and then Close, for a caller that ends the process afterwards: when
-// ctx ends, both have BRIDGE_SHUTDOWN_TIMEOUT and a little more. What hangs is left.
+// RunAndClose calls Run and then Close, for a caller that ends the process afterwards. When
+// ctx ends, both have BRIDGE_SHUTDOWN_TIMEOUT and a little more. It does not wait longer
+// for anything that hangs.
 func (p *Process) RunAndClose(ctx context.Context, line *StatusLine) error {
 	limit := func() time.Duration { return time.Duration(p.shutdown.Load()) + endTimeout }
 	return endWithin(ctx, limit, func() error {
@@ -287,10 +290,11 @@ func (p *Process) RunAndClose(ctx context.Context, line *StatusLine) error {
 	})
 }
 
-// endWithin returns the error of run, or ErrShutdown limit after the end of ctx.
+// endWithin returns the error of run, or ErrShutdown if run has not ended within limit
+// after the end of ctx.
 func endWithin(ctx context.Context, limit func() time.Duration, run func() error) error {
 	ended := make(chan error, 1)
-	go func() { ended <- run() }() // waited for, or ended by the process
+	go func() { ended <- run() }() // ends before endWithin returns, or with the process
 	select {
 	case err := <-ended:
 		return err

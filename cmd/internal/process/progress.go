@@ -23,10 +23,10 @@ const (
 type StatusLine struct {
 	terminal bool
 
-	mu   sync.Mutex // guards all below and the order of what is written
+	mu   sync.Mutex // guards all below, and keeps the output in order
 	w    io.Writer
-	line string // as it was given, "" for none
-	cut  string // on the screen now: what the terminal has room for
+	line string // as given to show, "" for none
+	cut  string // as shown, cut to the width of the terminal
 }
 
 // NewStatusLine returns a status line on w, shown if w is a terminal.
@@ -50,8 +50,8 @@ func (s *StatusLine) Write(p []byte) (int, error) {
 	return len(p), err
 }
 
-// fit cuts the line for the terminal as it is now. The last column stays free:
-// some terminals wrap when it is written.
+// fit cuts the line to the present width of the terminal. The last column stays free,
+// because some terminals wrap when it is written.
 func (s *StatusLine) fit() { s.cut = Cut(s.line, max(2, Columns(s.w))-1) }
 
 // show replaces the status line; an empty one removes it.
@@ -61,12 +61,12 @@ func (s *StatusLine) show(line string) {
 	was := s.cut
 	s.line = Printable(line)
 	if s.fit(); s.cut != was {
-		_, _ = io.WriteString(s.w, clearLine+s.cut) // losing the terminal ends the process
+		_, _ = io.WriteString(s.w, clearLine+s.cut) // the process ends if the terminal is lost
 	}
 }
 
-// Keep shows the result of line on a terminal, and elsewhere calls log every ten
-// seconds, until ctx ends.
+// Keep shows the result of line on a terminal, and elsewhere calls log every ten seconds.
+// It ends when ctx ends.
 func (s *StatusLine) Keep(ctx context.Context, line func(time.Time) string, log func(time.Time)) {
 	interval := logInterval
 	if s.terminal {
@@ -89,8 +89,8 @@ func (s *StatusLine) Keep(ctx context.Context, line func(time.Time) string, log 
 	}
 }
 
-// Run runs the process and reports its progress on line and to the service manager.
-// It ends as the streams do: when ctx ends or all bounded runs are done.
+// Run runs the process, and reports its progress on line and to the service manager. It
+// ends when the streams end: when ctx ends, or when all bounded runs are done.
 func (p *Process) Run(ctx context.Context, line *StatusLine) error {
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var watcher sync.WaitGroup
@@ -121,20 +121,20 @@ func (p *Process) show(ctx context.Context, line *StatusLine) {
 }
 
 const (
-	// workInterval is how often a process is logged while a stream is behind or in
-	// trouble, restInterval how often while all are at rest.
+	// workInterval is how often a process is logged while a stream is behind or fails.
+	// restInterval is how often it is logged otherwise.
 	workInterval = time.Minute
 	restInterval = 5 * time.Minute
 )
 
 // progressLog decides when a process is logged. The zero value logs it at once.
 type progressLog struct {
-	last   time.Time // when it was logged
-	atWork bool      // as it was logged
+	last   time.Time // when the process was last logged
+	atWork bool      // whether a stream was at work then
 }
 
-// due reports whether the process is to be logged now: by its interval, or because all
-// streams have come to rest since it was logged.
+// due reports whether to log the process now: by its interval, or because all streams have
+// come to rest since the last time.
 func (p *progressLog) due(all []bridge.Status, now time.Time) bool {
 	atWork, interval := false, restInterval
 	for i := range all {
@@ -150,7 +150,7 @@ func (p *progressLog) due(all []bridge.Status, now time.Time) bool {
 	return due
 }
 
-// atRest reports whether nothing is to be done for a stream, or by this process.
+// atRest reports whether this process has nothing to do for a stream.
 func atRest(s *bridge.Status) bool {
 	switch s.State {
 	case bridge.StateIdle, bridge.StateRunning:
@@ -161,8 +161,8 @@ func atRest(s *bridge.Status) bool {
 	return false
 }
 
-// progressOfAll are the fields of the line of a process: of several streams the sums, how
-// many are in each state, and which of them need a look.
+// progressOfAll returns the fields of a process's log line. For several streams these are
+// sums, the number in each state, and the streams that need attention.
 func progressOfAll(all []bridge.Status) []any {
 	if len(all) == 1 {
 		return progressOf(&all[0])
@@ -209,7 +209,7 @@ func progressOfAll(all []bridge.Status) []any {
 	return fields
 }
 
-// someOf lists the first names, and says how many there are besides.
+// someOf lists the first names, and says how many more there are.
 func someOf(names []string) string {
 	const most = 5
 	if len(names) <= most {

@@ -12,20 +12,19 @@ import (
 	"exportbridge/cmd/internal/config"
 )
 
-// configInterval is how often the file of BRIDGE_CONFIG is read. A change counts when it
-// was read twice: an editor may still be writing.
+// configInterval is how often the file of BRIDGE_CONFIG is read. A change counts after two
+// equal reads, because an editor may still be writing.
 const configInterval = 2 * time.Second
 
-// Reload is how the streams of a process follow changed settings.
+// Reload makes the streams of a process follow changed settings.
 type Reload struct {
-	// Load loads the settings anew. With an error it may return the settings as far as
-	// they go.
+	// Load loads the settings again. With an error it may return incomplete settings.
 	Load func() (*config.Settings, error)
 	// Now requests a reload, whether or not a file changed.
 	Now <-chan os.Signal
 }
 
-// loaded are settings that were loaded anew, or why they were not.
+// loaded has reloaded settings, or the error of the reload.
 type loaded struct {
 	settings *config.Settings
 	err      error
@@ -55,15 +54,15 @@ func (r *Reload) run(ctx context.Context, w watch, to chan<- loaded) {
 	}
 }
 
-// watch finds out whether files changed. Links are followed: Kubernetes replaces the one of
-// a ConfigMap.
+// watch detects whether files changed. It follows links, because Kubernetes replaces the
+// link of a ConfigMap.
 type watch struct {
-	contents map[string]string // by path, as they were loaded last
-	seen     map[string]string // as they were read last
+	contents map[string]string // contents at the last load, by path
+	seen     map[string]string // contents at the last read
 }
 
-// changed reads the files. It returns true if they differ from what was loaded, and have
-// been the same twice.
+// changed reads the files. It returns true if they differ from those of the last load, and
+// two reads gave the same contents.
 func (w *watch) changed() bool {
 	now := readAll(w.contents)
 	settled := maps.Equal(now, w.seen)
@@ -71,7 +70,7 @@ func (w *watch) changed() bool {
 	return settled && !maps.Equal(now, w.contents)
 }
 
-// tried takes what was loaded. Without settings the files are as they were read.
+// tried records the files of a load. Without settings, these are the files as last read.
 func (w *watch) tried(s *config.Settings) {
 	if s != nil && s.Contents() != nil {
 		w.contents = s.Contents()
@@ -81,7 +80,8 @@ func (w *watch) tried(s *config.Settings) {
 	w.seen = nil
 }
 
-// readAll reads the files again; what cannot be read twice, as a pipe, is as it was.
+// readAll reads the files again. A file that cannot be read twice, such as a pipe, keeps
+// its content.
 func readAll(before map[string]string) map[string]string {
 	now := make(map[string]string, len(before))
 	for path, text := range before {
@@ -90,7 +90,7 @@ func readAll(before map[string]string) map[string]string {
 		case err != nil:
 			text = ""
 		case info.Mode().IsRegular():
-			content, _ := os.ReadFile(path) // which Load reports
+			content, _ := os.ReadFile(path) // Load reports the error
 			text = string(content)
 		}
 		now[path] = text
@@ -98,7 +98,7 @@ func readAll(before map[string]string) map[string]string {
 	return now
 }
 
-// errRestart is the error of settings that cannot change while the process runs.
+// errRestart returns the error of settings that cannot change while the process runs.
 func errRestart(names []string) error {
 	return fmt.Errorf("%s changed, which requires a restart of the process", strings.Join(names, ", "))
 }
@@ -106,7 +106,8 @@ func errRestart(names []string) error {
 // WarningConfig is the code of the warning that the last reload failed.
 const WarningConfig = "config_reload"
 
-// report tells how a reload ended: in the log, in the status of every stream, in a metric.
+// report reports the outcome of a reload in the log, in the status of every stream, and in
+// a metric.
 func (p *Process) report(err error) {
 	p.metrics.Reloaded(err == nil)
 	if err == nil {

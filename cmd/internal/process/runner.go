@@ -15,21 +15,22 @@ import (
 // run is the run of a stream.
 type run struct {
 	started, over bool
-	stop          context.CancelFunc // ends it as a shutdown does; nil until it started
-	err           error              // of a run that is over
-	// after is the stream that this one replaces. It must be over first.
+	stop          context.CancelFunc // stops the run like a shutdown; nil until it has started
+	err           error              // error of a run that has ended
+	// after is the stream that this one replaces. The run begins when that stream has
+	// ended.
 	after *stream
 }
 
-// runner owns the set of running streams: all that starts, stops and replaces them is its
-// loop. Streams are isolated: the end of one does not affect the others.
+// runner owns the set of running streams. Only its loop starts, stops and replaces streams.
+// Streams are isolated: the end of one does not affect the others.
 type runner struct {
 	p       *Process
 	ctx     context.Context
 	group   sync.WaitGroup
 	ended   chan *stream
 	running int
-	// leaving are removed streams that are not over yet.
+	// leaving are removed streams that have not ended.
 	leaving []*stream
 }
 
@@ -44,7 +45,7 @@ func (p *Process) runStreams(ctx context.Context) error {
 	helpers.Go(func() { p.thin(background) })
 	if p.server != nil {
 		jobs.Go(func() { p.jobs.Run(hosting) })
-		helpers.Go(func() { p.watchJobs(hosting) }) // a shutdown ends its questions first
+		helpers.Go(func() { p.watchJobs(hosting) }) // a shutdown ends its requests first
 		helpers.Go(func() {
 			if serving = p.server.Serve(background); serving != nil {
 				p.log.Error("HTTP server failed", logError, serving)
@@ -64,7 +65,7 @@ func (p *Process) runStreams(ctx context.Context) error {
 	r := &runner{p: p, ctx: ctx, ended: make(chan *stream)}
 	err := r.run(loaded)
 	stopLanes()
-	lanes.Wait() // they need the fleet
+	lanes.Wait() // the lanes need the fleet
 	if p.fleet != nil {
 		leave(p.log, p.fleet.Close)
 	}
@@ -95,8 +96,8 @@ func (r *runner) run(settings <-chan loaded) error {
 	return errors.Join(errs...)
 }
 
-// startDue starts each stream whose predecessor has ended; new streams wait for all removed
-// ones, which may use the same topic.
+// startDue starts each stream whose predecessor has ended. A new stream waits for all
+// removed streams, which may use the same topic.
 func (r *runner) startDue() {
 	for _, st := range r.p.streams.list() {
 		switch {
@@ -109,7 +110,7 @@ func (r *runner) startDue() {
 	}
 }
 
-// start runs a stream until the process ends, or it is stopped.
+// start runs a stream until the process ends or the stream is stopped.
 func (r *runner) start(st *stream) {
 	ctx, stop := context.WithCancel(r.ctx)
 	st.run.started, st.run.stop, st.run.after = true, stop, nil
@@ -138,16 +139,16 @@ func (r *runner) start(st *stream) {
 	})
 }
 
-// release closes a stream that is none of the process any more.
+// release closes a stream that the process no longer has.
 func (p *Process) release(st *stream) {
 	ctx, cancel := context.WithTimeout(context.Background(), statusInterval)
 	defer cancel()
-	_ = p.redis.PutStatuses(ctx, []bridge.Status{st.bridge.Status()}) // removes it; it would expire in any case
+	_ = p.redis.PutStatuses(ctx, []bridge.Status{st.bridge.Status()}) // removes the status at once, not when it expires
 	st.close()
 	p.log.Info("stream released", logStream, st.name)
 }
 
-// end takes a stream whose run is over.
+// end handles a stream whose run has ended.
 func (r *runner) end(st *stream) {
 	r.running--
 	st.run.over = true
@@ -174,8 +175,8 @@ func abandon(ctx context.Context, finished <-chan struct{}, st *stream) {
 	}
 }
 
-// reload makes the streams those of the settings. If it returns an error, nothing has
-// changed. Streams whose own settings are the same go on.
+// reload replaces the streams by those of the settings. After an error, nothing has
+// changed. Streams whose own settings are the same continue.
 func (r *runner) reload(l loaded) error {
 	if l.err != nil {
 		return l.err
@@ -213,7 +214,8 @@ func changed(c *config.Changes, name string) bool {
 	return c.Changed[name] != nil || slices.Contains(c.Added, name)
 }
 
-// next returns the streams of the settings: those that go on, and new ones, which are wired.
+// next returns the streams of the settings: those that continue, and new ones, which it
+// wires.
 func (r *runner) next(s *config.Settings, changes *config.Changes) (all []*stream, err error) {
 	var wired []*stream
 	for i := range s.Streams {
@@ -240,8 +242,8 @@ func closeAll(streams []*stream) {
 	}
 }
 
-// replace makes these the streams of the process, and stops those that are not among them:
-// they commit what is in flight, and release the stream.
+// replace makes next the streams of the process. It stops those that are not in next: they
+// commit the open batch, and release the stream.
 func (r *runner) replace(next []*stream) {
 	before := r.p.streams.list()
 	r.p.streams.set(next)
@@ -257,12 +259,12 @@ func (r *runner) replace(next []*stream) {
 	}
 }
 
-// stop ends a stream, if it runs, before its successor, if there is one.
+// stop ends a running stream. If there is a successor, it begins after that.
 func (r *runner) stop(old, successor *stream) {
 	old.gone.Store(true)
 	name := old.name
 	switch {
-	case !old.run.started: // it waited for another one
+	case !old.run.started: // the stream still waited for another one
 		old.close()
 		old = old.run.after
 	case old.run.over:

@@ -10,7 +10,7 @@ import (
 func sampler(to *ops.Sampler, stream, letters string) func(*kgo.Record) {
 	return func(r *kgo.Record) {
 		if r.Topic == letters {
-			return // a dead letter
+			return // the record is a dead letter
 		}
 		to.Offer(stream, func(values bool) ops.Sample { return sampleOf(r, values) })
 	}

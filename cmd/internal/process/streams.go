@@ -25,15 +25,16 @@ type stream struct {
 	sink   *kafkasink.Sink
 	owner  owner
 	store  *cursorstore.Store
-	attest *attestation // nil if off
-	// windows counts the windows of its jobs by state.
+	attest *attestation // nil if the stream is not attested
+	// windows counts the windows of the stream's jobs by state.
 	windows func(ctx context.Context, age time.Duration) (map[string]int, error)
-	// shutdown is its BRIDGE_SHUTDOWN_TIMEOUT.
+	// shutdown is the stream's BRIDGE_SHUTDOWN_TIMEOUT.
 	shutdown time.Duration
 	unsafe   []string
-	// outdated is the warning that the last reload of the settings failed, nil if none did.
+	// outdated is the warning that the last reload of the settings failed; nil if it did
+	// not.
 	outdated *atomic.Pointer[bridge.Warning]
-	// gone is true once the stream was removed from those of the process, or replaced.
+	// gone is true once the stream was removed or replaced.
 	gone atomic.Bool
 
 	run run // owned by runner
@@ -56,7 +57,7 @@ func (st *stream) Status() bridge.Status {
 func (st *stream) Alive() bool { return st.bridge.Alive() }
 
 func (st *stream) close() {
-	_ = st.owner.Close(context.Background()) // it has left, unless it never ran
+	_ = st.owner.Close(context.Background()) // does nothing after a run, which leaves the group
 	st.sink.Close()
 	st.api.Close()
 	if st.attest != nil {
@@ -64,11 +65,11 @@ func (st *stream) close() {
 	}
 }
 
-// streams are the streams of a process, those that wait for a predecessor included. Only
-// New and runner change them; their methods may be called concurrently.
+// streams are the streams of a process, including those that wait for a predecessor. Only
+// New and runner change them. Their methods may be called concurrently.
 type streams struct{ now atomic.Pointer[streamSet] }
 
-// streamSet is never changed.
+// streamSet never changes.
 type streamSet struct {
 	all    []*stream
 	byName map[string]*stream
@@ -90,7 +91,7 @@ func (s *streams) set(all []*stream) {
 	s.now.Store(now)
 }
 
-// named returns the stream of a name, nil if there is none.
+// named returns the stream with a name, nil if there is none.
 func (s *streams) named(name string) *stream {
 	if now := s.now.Load(); now != nil {
 		return now.byName[name]
@@ -123,7 +124,7 @@ func (p *Process) Published() (events int64) {
 	return events
 }
 
-// wire makes one stream's adapters and its bridge. It contacts no server.
+// wire makes the adapters and the bridge of a stream. It contacts no server.
 func (p *Process) wire(st *config.Stream) (*stream, error) {
 	log, health := p.log.With(logStream, st.Name), new(bridge.Health)
 	st.Export.Shared = &p.exports
@@ -158,7 +159,8 @@ func (p *Process) wire(st *config.Stream) (*stream, error) {
 		shutdown: st.Engine.ShutdownTimeout, unsafe: st.Unsafe(), outdated: &p.outdated,
 	}
 	ports := engine.Ports{
-		Source: api, Sink: sink, Store: store, Owner: owner, Inbox: store, History: store, Published: sink, Observer: observers{p.metrics, p.samples}, Health: health,
+		Source: api, Sink: sink, Store: store, Owner: owner, Inbox: store, History: store, Published: sink,
+		Observer: observers{p.metrics, p.samples}, Health: health,
 	}
 	p.trace(st, &ports, s)
 	followWindows(st, &ports)
@@ -181,14 +183,14 @@ func (p *Process) wire(st *config.Stream) (*stream, error) {
 func redisReports(log *slog.Logger, healthOf func(stream string) *bridge.Health) func(stream string, err error) {
 	outage := logOutages(log, "redis", func(stream string) bool { return healthOf(stream) != nil })
 	return func(stream string, err error) {
-		if health := healthOf(stream); health != nil { // else a job's
+		if health := healthOf(stream); health != nil { // nil for the stream of a job
 			health.Reporter(bridge.DependencyStore)(err)
 			outage(stream, err)
 		}
 	}
 }
 
-// observers are several observers.
+// observers passes observations to several observers.
 type observers []bridge.Observer
 
 // Observe implements bridge.Observer.

@@ -14,8 +14,9 @@ import (
 	"exportbridge/bridge"
 )
 
-// Text is a writer for people. It replaces what can mislead the reader of a
-// terminal: values come from Redis, Kafka and the API. Lines and tabs stay.
+// Text is a writer for people. It replaces characters that can mislead the reader of a
+// terminal, because values come from Redis, Kafka and the API. It keeps line breaks and
+// tabs.
 type Text struct{ To io.Writer }
 
 // Write implements io.Writer.
@@ -26,8 +27,8 @@ func (t Text) Write(p []byte) (int, error) {
 
 func (t Text) beneath() io.Writer { return t.To }
 
-// Exact returns the writer beneath a Text, for what a program reads byte by byte
-// and for escape sequences; other writers as they are.
+// Exact returns the writer beneath a Text, and any other writer itself. It is for output
+// that programs read byte by byte, and for escape sequences.
 func Exact(w io.Writer) io.Writer {
 	if t, ok := w.(Text); ok {
 		return t.To
@@ -35,8 +36,9 @@ func Exact(w io.Writer) io.Writer {
 	return w
 }
 
-// JSON returns a writer for JSON documents, each written whole: Exact, or for a terminal
-// one that escapes what can mislead its reader, which leaves the documents the same.
+// JSON returns a writer for JSON documents, each written whole. For a terminal, the writer
+// escapes what can mislead the reader, which does not change the documents. Otherwise it is
+// Exact.
 func JSON(w io.Writer) io.Writer {
 	if IsTerminal(w) {
 		return jsonText{Exact(w)}
@@ -51,8 +53,8 @@ func (j jsonText) Write(p []byte) (int, error) {
 	return len(p), err
 }
 
-// PrintableJSON escapes in JSON documents what can mislead the reader of a terminal, as
-// encoders do with control characters, and bytes that are not UTF-8.
+// PrintableJSON escapes the parts of JSON documents that can mislead the reader of a
+// terminal, and bytes that are not UTF-8.
 func PrintableJSON(documents string) string {
 	var b strings.Builder
 	for _, r := range documents {
@@ -65,8 +67,7 @@ func PrintableJSON(documents string) string {
 	return b.String()
 }
 
-// Raw returns a writer for bytes as they are, but not on a terminal: Exact, or there
-// the writer itself.
+// Raw returns a writer for unchanged bytes: Exact, or on a terminal the writer itself.
 func Raw(w io.Writer) io.Writer {
 	if IsTerminal(w) {
 		return w
@@ -78,8 +79,8 @@ func Raw(w io.Writer) io.Writer {
 // terminal.
 func Printable(text string) string { return printable(text, "") }
 
-// printable replaces what misleads except the characters to keep. Bytes that are
-// not UTF-8 become replacement characters.
+// printable replaces characters that mislead, except those in keep. It replaces bytes that
+// are not UTF-8 by replacement characters.
 func printable(text, keep string) string {
 	return strings.Map(func(r rune) rune {
 		if bridge.Misleads(r) && !strings.ContainsRune(keep, r) {
@@ -92,13 +93,13 @@ func printable(text, keep string) string {
 // IsTerminal reports whether w is a terminal.
 func IsTerminal(w io.Writer) bool { return Columns(w) > 0 }
 
-// Columns returns the width of the terminal w, 0 if w is none.
+// Columns returns the width of the terminal w, 0 if w is not a terminal.
 func Columns(w io.Writer) int {
 	columns, _ := Size(w)
 	return columns
 }
 
-// Size returns the width and the height of the terminal w, 0 if w is none.
+// Size returns the width and the height of the terminal w, 0 if w is not a terminal.
 func Size(w io.Writer) (columns, rows int) {
 	for {
 		over, ok := w.(interface{ beneath() io.Writer })
@@ -117,7 +118,7 @@ func Size(w io.Writer) (columns, rows int) {
 	return 80, 24
 }
 
-// Cut shortens a text to n columns; the last one is then an ellipsis.
+// Cut shortens a text to n columns. The last column is then an ellipsis.
 func Cut(text string, n int) string {
 	if len(text) <= n || Width(text) <= n {
 		return text
@@ -131,7 +132,7 @@ func Cut(text string, n int) string {
 	return text
 }
 
-// Width returns how many columns of a terminal a text takes.
+// Width returns the number of terminal columns of a text.
 func Width(text string) int {
 	columns := 0
 	for _, r := range text {

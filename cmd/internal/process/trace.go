@@ -21,7 +21,7 @@ import (
 // traceFlush bounds the export of the last traces.
 const traceFlush = 2 * time.Second
 
-// startTraces returns a provider that exports spans to the URL.
+// startTraces returns a provider that exports spans to the URL to.
 func startTraces(ctx context.Context, to, version string, log *slog.Logger) (*sdktrace.TracerProvider, error) {
 	log = log.With(logComponent, "traces")
 	otel.SetLogger(logr.FromSlogHandler(log.Handler()))
@@ -53,7 +53,7 @@ func (p *Process) trace(st *config.Stream, ports *engine.Ports, s *stream) {
 	ports.Source, ports.Sink, ports.Store = t.Source(ports.Source), t.Sink(ports.Sink), t.Store(ports.Store)
 }
 
-// flushTraces exports the last traces. Failing to is no error of the run.
+// flushTraces exports the last traces. A failure is not an error of the run.
 func (p *Process) flushTraces() {
 	if p.traces == nil {
 		return

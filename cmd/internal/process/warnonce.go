@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// warnOnce returns a logger of warnings that logs each text once: the windows of
-// a job say the same as the stream. It may be used concurrently.
+// warnOnce returns a logger that logs the text of each warning once, because the windows of
+// a job repeat the warnings of the stream. It may be used concurrently.
 func warnOnce(log *slog.Logger) func(text, hint string) {
 	var said sync.Map
 	return func(text, hint string) {

@@ -36,7 +36,7 @@ var (
 		`(?i)^((last|latest|max|newest|end)(_?(id|seq|position|event_?id))?|position|checkpoint|token)$`)
 	// ended matches the names, apart from done, of members that are true at the end.
 	ended = regexp.MustCompile(`(?i)^(is_?)?end_?of_?\w+$`)
-	// number matches the names of the number of a page, or of an offset.
+	// number matches names of page numbers and offsets.
 	number = regexp.MustCompile(`(?i)^(page|page_?(no|num|number|index)|current_?page|offset|skip|start_?(at|index))$`)
 )
 

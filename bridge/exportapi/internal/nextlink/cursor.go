@@ -14,9 +14,9 @@ import (
 // because a mark begins a fragment.
 const mark = "#"
 
-// ErrCredential is the error of a cursor with the name of a credential that requests do not
-// send in their URL. In a URL the credential would be in the logs of servers and proxies.
-var ErrCredential = errors.New("the cursor names a credential, which goes into no URL")
+// ErrCredential is the error of a cursor that names a credential which requests do not send
+// in their URL. In a URL the credential would appear in the logs of servers and proxies.
+var ErrCredential = errors.New("the cursor names a credential, which must not be sent in a URL")
 
 // Secret is a value that must not be in a cursor.
 type Secret struct {
@@ -31,11 +31,11 @@ type Cursors struct {
 	KeyParam, Key string     // query parameter of the key, "" for none
 	Params        url.Values // static parameters
 	Secrets       []Secret   // that requests send in their URL
-	Known         *url.URL   // of the first page, see Parse
+	Known         *url.URL   // URL of the first page, see Parse
 }
 
-// Next returns the cursor of the URL that a page names. If that is the URL that was asked,
-// the cursor is at, the page's own.
+// Next returns the cursor of the URL that a page names. If the page names its own URL, Next
+// returns at, the cursor of the page.
 func (c *Cursors) Next(to, asked *url.URL, at string) string {
 	next := c.of(to)
 	if sameTarget(next, c.of(asked)) || sameTarget(strings.TrimSuffix(next, mark), strings.TrimSuffix(at, mark)) {
@@ -73,7 +73,7 @@ func (c *Cursors) of(u *url.URL) string {
 }
 
 // URL returns the path and query of a cursor, with the key. It drops static parameters that
-// are no longer set. A cursor without a mark was not made by Next: it gets all static
+// are no longer set. A cursor without a mark is not from Next: it gets all static
 // parameters that it lacks.
 func (c *Cursors) URL(cursor string) (*url.URL, error) {
 	path, query, _ := strings.Cut(strings.TrimSuffix(cursor, mark), "?")

@@ -1,4 +1,5 @@
-// Package nextlink finds what names the next page, and checks the URLs that pages name.
+// Package nextlink finds the part of a page that names the next page, and checks the URLs
+// that pages name.
 package nextlink
 
 import (
@@ -83,8 +84,8 @@ func judge(segment string) error {
 	return errEscapedOften
 }
 
-// leadsElsewhere reports whether a server may take a segment for . or .., or for several
-// segments. Servers drop what follows ; or ? or #, and some drop spaces and control
+// leadsElsewhere reports whether a server may read a segment as . or .., or as several
+// segments. Servers drop the text after ; or ? or #, and some drop spaces and control
 // characters.
 func leadsElsewhere(segment string) bool {
 	segment = lookalikes.Replace(segment)
@@ -117,7 +118,8 @@ func overlong(ascii string) (pairs []string) {
 	return pairs
 }
 
-// names returns the unescaped segments of a path, without those of only dots and slashes.
+// names returns the unescaped segments of a path. It leaves out segments of only dots and
+// slashes.
 func names(u *url.URL) (names []string) {
 	for segment := range strings.SplitSeq(u.EscapedPath(), "/") {
 		if plain, err := url.PathUnescape(segment); err == nil && strings.Trim(plain, "./\\\x00") != "" {
@@ -127,7 +129,7 @@ func names(u *url.URL) (names []string) {
 	return names
 }
 
-// Below reports whether a URL has an escaped path, or one below it.
+// Below reports whether a URL has an escaped path, or a path below it.
 func Below(u *url.URL, path string) bool {
 	segments := strings.Split(u.EscapedPath(), "/")
 	for i, above := range strings.Split(strings.TrimRight(path, "/"), "/") {

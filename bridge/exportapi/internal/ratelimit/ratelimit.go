@@ -22,15 +22,15 @@ const (
 	Hint = "wait for the requested delay; to lower the request rate set EXPORT_RATE_LIMIT, for example 1/s"
 )
 
-// Limits are the limits by API key. The zero value is ready for use; it may be used
+// Limits has the limits by API key. The zero value is ready for use, and may be used
 // concurrently.
 //
-// The streams of a key together have the highest of their limits, and each has its own.
-// Clients beside the streams together have half of it, so that the streams keep the other
-// half.
+// All streams of a key together have the highest of their limits, and each stream has its
+// own limit. Clients beside the streams have half of the common limit together, so that the
+// streams keep the other half.
 type Limits struct {
 	mu    sync.Mutex           // guards byKey
-	byKey map[string]*keyLimit // or what replaces a key
+	byKey map[string]*keyLimit // by the key, or by what replaces it
 }
 
 // Of returns the turns of a client that shares the limit of a key and has its own limit.
@@ -62,10 +62,10 @@ func (l *Limits) Of(key string, own rate.Limit, beside bool) *Turns {
 // keyLimit is the limit of an API key.
 type keyLimit struct {
 	all, beside *rate.Limiter
-	highest     rate.Limit // of the streams' limits; guarded by Limits.mu
+	highest     rate.Limit // highest limit of the streams; guarded by Limits.mu
 
 	mu   sync.Mutex // guards till
-	till time.Time  // no request may be sent before
+	till time.Time  // no request may be sent before this time
 }
 
 // held returns the fault of a request that would be too early, or nil. It does not wait, so

@@ -3,8 +3,8 @@ package timeline
 import "exportbridge/bridge"
 
 const (
-	// fewest is the number of events with a time from which their order counts, most the
-	// number at which the order is settled.
+	// fewest is the number of events with a time from which their order counts. most is the
+	// number at which the order is certain.
 	fewest, most = 10, 1000
 )
 
@@ -13,17 +13,18 @@ const (
 type Order struct {
 	next         string // the cursor of the following page, empty if there is none
 	dated        int
-	falls, rises int // of the time, from one event to the next one
+	falls, rises int // number of falls and rises of the time from one event to the next
 	first, last  int64
 }
 
 // Backwards reports whether a page and those before it list events newest first. The next
 // cursor of such an API leads into the past, and new events never follow. Backwards ignores
-// a page that does not follow the ones before. It forgets a page for which it returns true.
+// a page that does not follow the pages before. It forgets a page for which it returns
+// true.
 //
 // If rises and falls of the time are random, their difference is usually less than the
-// square root of a third of their number. More than three times as much is an order, even
-// if single events are out of it.
+// square root of a third of their number. A difference of more than three times that is an
+// order, even if single events are out of order.
 func (o *Order) Backwards(p *bridge.Page) bool {
 	seen := *o
 	switch {

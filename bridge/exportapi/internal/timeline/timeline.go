@@ -21,13 +21,13 @@ const (
 )
 
 // nearEnd is the distance from the end of a window, in milliseconds, within which the next
-// event can be outside the window.
+// event may be outside the window.
 const nearEnd = 60_000
 
 // Trim drops the events that the API lists only because the request was wider than the
-// page's position: from from to the start, and from the end to to. Neighbouring windows
-// would publish them twice. Other events outside the window stay: the API lists them here
-// by another time than their own, and nowhere else.
+// page's position: the events between from and the start, and those between the end and to.
+// Otherwise, neighbouring windows would publish them too. Other events outside the window
+// stay: the API lists them here, by a time other than their own, and in no other window.
 //
 // An event without a time is assumed to be where its neighbours on the page are. Trim
 // returns an error, and the events are invalid, if the neighbours are on different sides of
@@ -48,7 +48,7 @@ func Trim(p *bridge.Page, from, to int64) error {
 	if p.At.Start > from {
 		last = unknown
 	}
-	var open *undated // its next neighbour decides
+	var open *undated // the next neighbour decides
 	var newest int64
 	for i := range p.Events {
 		e := &p.Events[i]
@@ -80,7 +80,7 @@ func Trim(p *bridge.Page, from, to int64) error {
 	return nil
 }
 
-// undated is the error of an event that may be outside of the window.
+// undated is the error of an event that may be outside the window.
 type undated struct{ index int }
 
 func (u *undated) Error() string {

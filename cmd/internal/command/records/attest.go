@@ -101,8 +101,8 @@ func runAttest(ctx context.Context, a *cli.App, o *attestOptions) error {
 		return err
 	}
 	if !there {
-		return cli.Errorf(cli.ExitFailed, "set BRIDGE_ATTEST for the bridge, for example 1h; the first record comes "+
-			"once a period is over", "topic %s does not exist: stream %s has no attestation", kafka.Topic, st.Name)
+		return cli.Errorf(cli.ExitFailed, "set BRIDGE_ATTEST for the bridge, for example 1h; the first record follows "+
+			"the first period", "topic %s does not exist: stream %s has no attestation", kafka.Topic, st.Name)
 	}
 	var marks map[string][]byte
 	if o.verify { // before the records are read: a later record has another mark

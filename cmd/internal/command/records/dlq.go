@@ -322,7 +322,7 @@ func letterError(err error) error {
 func printItem(a *cli.App, place deadletter.Place, letter *deadletter.DeadLetter) error {
 	if !letter.Whole {
 		return cli.Errorf(cli.ExitFailed, "exportbridge dlq show "+place.String(),
-			"letter %s holds only the position of the item of %d bytes", place, letter.Size)
+			"letter %s has only the position of its item of %d bytes", place, letter.Size)
 	}
 	_, err := process.Raw(a.Stdout).Write(letter.Item)
 	return err

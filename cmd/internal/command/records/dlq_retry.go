@@ -140,7 +140,7 @@ func retryLetters(ctx context.Context, a *cli.App, o *retryOptions, args []strin
 	return o.verdict(a, l, len(places), count)
 }
 
-// verdict is the error of letters that cannot be published.
+// verdict returns the error of letters that cannot be published.
 func (o *retryOptions) verdict(a *cli.App, l *letters, all int, count map[deadletter.Outcome]int) error {
 	letters := cli.Counted(all, "letter")
 	if n := count[deadletter.Duplicate]; n > 0 {
@@ -190,8 +190,8 @@ func retryEach(ctx context.Context, a *cli.App, l *letters, places []deadletter.
 	r.Publisher, r.Live, r.Known, r.Events = repair, c.Source, c.Topics, events
 	change := c.RequestChange(l.stream.Engine.Origin.Request)
 	if r.Elsewhere = change.Elsewhere(); change.Rules {
-		return cli.Errorf(cli.ExitUsage, bridge.SameRequestHint, "the settings have other rules for private data than stream %s",
-			l.stream.Name)
+		return cli.Errorf(cli.ExitUsage, bridge.SameRequestHint,
+			"the settings have other rules for private data than stream %s", l.stream.Name)
 	}
 	return repairError(letterError(r.Run(ctx, places)))
 }

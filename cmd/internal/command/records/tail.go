@@ -39,7 +39,7 @@ type tailOptions struct {
 	types         []string
 	key           string
 	keyed         bool // --key was given
-	several       bool // the stream has several topics
+	several       bool // true if the stream has several topics
 }
 
 func newTailCommand(a *cli.App) *cobra.Command {

@@ -13,7 +13,7 @@ import (
 // usualPatience is how long a partition may be silent during a read.
 const usualPatience = time.Minute
 
-// begin moves the beginning of the spans to the start.
+// begin moves the beginning of the spans to the start of the command.
 func (t *tailer) begin(ctx context.Context, spans map[int32]kafkaclient.Span, from tailStart) error {
 	switch from.kind {
 	case fromEnd:
@@ -30,8 +30,8 @@ func (t *tailer) begin(ctx context.Context, spans map[int32]kafkaclient.Span, fr
 	return nil
 }
 
-// Follow calls show for the records after the spans, without end, and settle after each batch
-// of them.
+// Follow reads the records after the spans, without end. It calls show for each record, and
+// settle after each batch of records.
 func Follow(
 	ctx context.Context, t *kafkaclient.TopicReader, spans map[int32]kafkaclient.Span, show func(*kgo.Record) error,
 	settle func() error,

@@ -105,7 +105,7 @@ func (o *verifyOptions) bounds(now time.Time) (from, to int64, err error) {
 	return from, to, nil
 }
 
-// limit sets the request rate, beside that of the stream.
+// limit sets the request rate, which adds to that of the stream.
 func (o *verifyOptions) limit(st *config.Stream) (err error) {
 	if o.rate != "" {
 		if _, err := cli.ParseRateLimit(o.rate); err != nil {

@@ -123,7 +123,7 @@ The exit code is 3 if the bridge cannot run, or if an item is unreadable.`,
 	return cmd
 }
 
-// systemsNamed reads --only; without a name, it returns all systems.
+// systemsNamed parses --only. Without a name, it returns all systems.
 func systemsNamed(names []string) (config.Uses, error) {
 	if len(names) == 0 {
 		return config.UsesAll, nil
@@ -215,7 +215,7 @@ func (r *CheckReport) add(name string, findings []finding) {
 	}
 }
 
-// text is the text of a section. Only the first line has the section's name.
+// text returns the text of a section. Only the first line has the section's name.
 func (r *CheckReport) text(name string, findings []finding) string {
 	var b strings.Builder
 	for _, f := range findings {

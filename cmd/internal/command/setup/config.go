@@ -122,7 +122,7 @@ the lines ` + docsBegin + " and " + docsEnd + `.`,
 	cmd.RunE = func(*cobra.Command, []string) error {
 		switch {
 		case check != "" && write != "":
-			return cli.WrongUsage("--check "+check, "--check and --write exclude each other")
+			return cli.WrongUsage("--check "+check, "--check and --write are mutually exclusive")
 		case check != "":
 			return checkDocs(check)
 		case write != "":
@@ -141,7 +141,7 @@ func checkDocs(path string) error {
 	}
 	if text != updated {
 		hint := "exportbridge config docs --write " + path
-		return cli.Errorf(cli.ExitFailed, hint, "the settings table in %s is out of step", path)
+		return cli.Errorf(cli.ExitFailed, hint, "the settings table in %s is out of date", path)
 	}
 	return nil
 }

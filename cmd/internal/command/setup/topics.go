@@ -282,7 +282,8 @@ func printACLs(a *cli.App, streams []config.Stream, asJSON bool) error {
 		fmt.Fprintln(a.Stderr, "Replace <principal> by the principal of this client.")
 	}
 	if strings.Contains(commands[0], "<region>") {
-		fmt.Fprintln(a.Stderr, "Replace <region>, <account> and <cluster>, and add the statements to the policy of this client.")
+		fmt.Fprintln(a.Stderr,
+			"Replace <region>, <account> and <cluster>, and add the statements to the policy of this client.")
 	}
 	return nil
 }

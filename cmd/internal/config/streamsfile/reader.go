@@ -73,7 +73,7 @@ func (r *reader) document(text string) {
 
 var syntaxLine = regexp.MustCompile(`^yaml: line ([0-9]+): `)
 
-// syntax adds a syntax error, at the first text of its line.
+// syntax adds a syntax error, with the position of the first text of its line.
 func (r *reader) syntax(text string, err error) {
 	at := Position{r.file.Path, 1, 1}
 	if found := syntaxLine.FindStringSubmatch(err.Error()); found != nil {

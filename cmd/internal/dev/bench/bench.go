@@ -24,7 +24,7 @@ type options struct {
 	rounds  int
 	pages   int
 	quick   bool
-	kafka   string // address of a real one, "" is the embedded one
+	kafka   string // address of a real Kafka, "" for the embedded one
 	profile string // directory, "" is none
 }
 

@@ -76,7 +76,7 @@ type cell struct {
 	api   apiKind
 	pages int
 	kafka kafkaPath
-	mode  bridge.Mode // empty is the default
+	mode  bridge.Mode // empty is the default mode
 	codec string      // empty is the default
 	// routed publishes to four topics by type, and private applies three rules for private data.
 	routed, private bool

@@ -23,14 +23,14 @@ const (
 // loadWatch measures the load of other processes.
 type loadWatch struct {
 	start cpuReading
-	most  float64 // cores that other processes took before the busiest round
+	most  float64 // maximum number of cores that other processes used before a round
 }
 
 // cpuReading is a reading of the CPU time.
 type cpuReading struct {
 	at   time.Time
 	busy float64 // of the machine, in seconds
-	own  float64 // of this process and its children that have ended
+	own  float64 // of this process and its ended children
 }
 
 func readCPU() cpuReading {

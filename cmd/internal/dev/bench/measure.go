@@ -102,7 +102,7 @@ func (b *bench) part(c cell) part {
 	return p
 }
 
-// A process is stuck after stuckTimes the latency of its requests and stuckAfter.
+// A process is stuck after stuckTimes the latency of its requests plus stuckAfter.
 const (
 	stuckAfter = 2 * time.Minute
 	stuckTimes = 10

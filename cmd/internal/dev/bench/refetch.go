@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// killWithin is the longest time from the first page of a process to its kill. A
-	// batch grows for less.
+	// killWithin is the longest time from the first page of a process to its kill. A batch
+	// grows for a shorter time.
 	killWithin = 500 * time.Millisecond
 	// killPages bounds the pages that a process follows until its kill.
 	killPages = 30

@@ -29,7 +29,7 @@ const (
 // absolute reports whether values are specific to the machine.
 func (u unit) absolute() bool { return u == unitSeconds || u == unitMillis || u == unitBytes }
 
-// direction says on which side of its goal a row is good.
+// direction is the side of its goal on which a row is good.
 type direction string
 
 const (

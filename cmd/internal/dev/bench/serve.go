@@ -95,9 +95,8 @@ type apiClock struct {
 	Requests int       `json:"requests"`
 	// Grew is when the first event became visible, if the export grows.
 	Grew time.Time `json:"grew"`
-	// Pages are numbered from 0, in the order in which they were first requested.
-	// Earliest is the lowest number that was requested, Next the one after the
-	// highest that was delivered.
+	// Pages are numbered from 0, in the order of their first requests. Earliest is the
+	// lowest requested number. Next is the number after the highest delivered one.
 	Earliest int `json:"earliest"`
 	Next     int `json:"next"`
 }

@@ -14,7 +14,7 @@ import (
 
 // Terminal is a pseudo-terminal.
 type Terminal struct {
-	*os.File // the program's end
+	*os.File // the end for the program
 	t        testing.TB
 	master   *os.File
 	output   chan string
@@ -51,7 +51,7 @@ func Open(t testing.TB, columns int) *Terminal {
 	return p
 }
 
-// Type types a text.
+// Type types a text on the terminal.
 func (p *Terminal) Type(text string) {
 	p.t.Helper()
 	if _, err := p.master.WriteString(text); err != nil {
@@ -59,10 +59,11 @@ func (p *Terminal) Type(text string) {
 	}
 }
 
-// Resize sets the width.
+// Resize sets the width of the terminal.
 func (p *Terminal) Resize(columns int) {
 	p.t.Helper()
-	if err := unix.IoctlSetWinsize(int(p.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: uint16(columns)}); err != nil {
+	size := &unix.Winsize{Row: 24, Col: uint16(columns)}
+	if err := unix.IoctlSetWinsize(int(p.master.Fd()), unix.TIOCSWINSZ, size); err != nil {
 		p.t.Fatal(err)
 	}
 }
