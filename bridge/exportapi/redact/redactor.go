@@ -28,9 +28,10 @@ type Redactor struct {
 	out  []byte
 	done int
 
-	// Key is that of the subject of the next item, nil without a subject. Replaced is set if
-	// a constant took the place of a value of the last item.
+	// Key is that of the subject of the next item, nil without a subject. Known are the extents
+	// of the next item. Replaced is set if a constant took the place of a value of the last item.
 	Key      *seal.Key
+	Known    scan.Known
 	Replaced bool
 	found    []byte // the subject
 	// hashed are its hashed texts. another is set if other kinds of values were hashed.
@@ -76,7 +77,7 @@ func (r *Redactor) Subject(item []byte) []byte {
 
 // walk applies the rules on the members of an item. It reports whether that is certain.
 func (r *Redactor) walk(item []byte, n *node) bool {
-	r.scan.Reset(item)
+	r.scan.Know(item, r.Known)
 	defer r.scan.Reset(nil)
 	i := scan.SkipSpace(item, 0)
 	if r.scan.KindAt(i) != scan.Object {
