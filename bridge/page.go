@@ -212,6 +212,8 @@ type Page struct {
 	// Traceparents are the W3C trace contexts of the page's records by Event.Route, none if
 	// the page is not traced. A Sink adds them to the records.
 	Traceparents []string
+	// Notes are the Source's own, from Fetch to Decode. Their memory is that of the page.
+	Notes any
 	// Recycle, if not nil, reclaims the page's memory. Called by Release.
 	Recycle func(*Page)
 }

@@ -89,8 +89,8 @@ func New(cfg Config) (*Client, error) {
 		c.private.keys = cfg.Keys()
 	}
 	c.recycle = func(p *bridge.Page) {
-		c.memory.Give(memory.Page{Body: p.Body, Events: p.Events}, p.Items)
-		p.Body, p.Events = nil, nil
+		c.memory.Give(memory.Page{Body: p.Body, Events: p.Events, Notes: p.Notes}, p.Items)
+		p.Body, p.Events, p.Notes = nil, nil, nil
 	}
 	return c, nil
 }
@@ -318,9 +318,9 @@ func (c *Client) refused(at bridge.Position, resp *http.Response) *bridge.Fault 
 func (c *Client) receive(p *bridge.Page, asked *url.URL, resp *http.Response, look lookout) *bridge.Fault {
 	kept, size := c.memory.Take()
 	if body.Plain(resp) && resp.ContentLength > 0 {
-		size = int(resp.ContentLength)
+		size = c.private.room(int(resp.ContentLength))
 	}
-	p.Events, p.Body = kept.Events, kept.Room(size)
+	p.Events, p.Body, p.Notes = kept.Events, kept.Room(size), kept.Notes
 	if fault := c.read(p, resp); fault != nil {
 		return fault
 	}
@@ -355,7 +355,7 @@ func (c *Client) read(p *bridge.Page, resp *http.Response) *bridge.Fault {
 		return c.faults.body(p.At, err, len(p.Body))
 	}
 	p.ArrivedAt = time.Now()
-	c.memory.Measure(len(p.Body))
+	c.memory.Measure(c.private.room(len(p.Body)))
 	return c.whole(p, resp)
 }
 

@@ -40,6 +40,8 @@ type pageDecoder struct {
 	cursor      cursorPart
 	item        itemReader
 	identity    identityReader
+	ruled       bool          // by rules for private data
+	notes       *scan.Extents // of the page that fill decodes; nil if it is not ruled
 
 	// The decoded page. ended is set if the page says that nothing follows, told if it says
 	// whether more follow, listed if it has an array of items, and foreign if it has
@@ -50,7 +52,7 @@ type pageDecoder struct {
 
 // newPageDecoder returns a decoder of a valid mapping.
 func newPageDecoder(m *mapping) *pageDecoder {
-	d := &pageDecoder{item: newItemReader(m), identity: newIdentityReader()}
+	d := &pageDecoder{item: newItemReader(m), identity: newIdentityReader(), ruled: len(m.ruled) > 0}
 	_ = d.layOut(m) // validated
 	return d
 }
@@ -67,6 +69,10 @@ func (d *pageDecoder) decode(body []byte, events []bridge.Event) error {
 	}
 	d.scan.Reset(body)
 	defer d.scan.Reset(nil)
+	if d.notes != nil {
+		d.notes.Reset()
+		d.scan.Note(d.notes)
+	}
 	err := d.document()
 	if err == nil && !d.ended { // a page that ends may have any cursor
 		err = d.cursor.take()
@@ -80,8 +86,14 @@ func (d *pageDecoder) decode(body []byte, events []bridge.Event) error {
 
 // fill decodes the events, items and source of a page.
 func (d *pageDecoder) fill(p *bridge.Page) *bridge.Fault {
+	if d.ruled {
+		if d.notes, _ = p.Notes.(*scan.Extents); d.notes == nil {
+			d.notes = new(scan.Extents)
+		}
+		p.Notes = d.notes
+	}
 	err := d.decode(p.Body, p.Events[:0])
-	p.Events, d.events = d.events, nil
+	p.Events, d.events, d.notes = d.events, nil, nil
 	if err != nil {
 		p.Events = p.Events[:0]
 		return schemaFault(err)
@@ -185,6 +197,9 @@ func (d *pageDecoder) readItems(i int) (int, error) {
 			return i, errTooMany
 		}
 		d.events = append(d.events, bridge.Event{Index: index})
+		if d.notes != nil {
+			d.notes.Item(i)
+		}
 		var ok bool
 		start := i
 		if i, ok = d.event(i, &d.events[len(d.events)-1]); !ok {

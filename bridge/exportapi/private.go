@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/scan"
 	"exportbridge/bridge/exportapi/redact"
 	"exportbridge/bridge/seal"
 )
@@ -79,6 +80,7 @@ func (h *private) subjectKeys(p *bridge.Page) ([]*seal.Key, error) {
 	if h.keys == nil {
 		return nil, nil
 	}
+	notes, _ := p.Notes.(*scan.Extents)
 	var subjects []string
 	known, of := make(map[string]int), make([]int, len(p.Events))
 	for i := range p.Events {
@@ -87,6 +89,7 @@ func (h *private) subjectKeys(p *bridge.Page) ([]*seal.Key, error) {
 		if !ruled(e) {
 			continue
 		}
+		h.Known = notes.Of(p.Body, e.Raw, e.Index)
 		if s := h.Subject(e.Raw); s != nil {
 			n, again := known[string(s)]
 			if !again {
@@ -121,7 +124,8 @@ func (h *private) hide(p *bridge.Page, with *decoders) error {
 	defer with.giveBack(d)
 	d.item.extra = 0
 	sums := make([]bridge.Sums, len(p.Events))
-	out := make([]byte, 0, len(p.Body)+len(p.Body)/8)
+	notes, _ := p.Notes.(*scan.Extents)
+	out := h.memory(p)
 	for i := range p.Events {
 		e := &p.Events[i]
 		e.Sums = &sums[i]
@@ -134,6 +138,7 @@ func (h *private) hide(p *bridge.Page, with *decoders) error {
 			if keys != nil {
 				h.Key = keys[i]
 			}
+			h.Known = notes.Of(p.Body, e.Raw, e.Index)
 			if out, err = h.Apply(out, e.Raw); err != nil {
 				e.Defect = bridge.DefectPrivate
 			}
@@ -151,8 +156,25 @@ func (h *private) hide(p *bridge.Page, with *decoders) error {
 			d.reread(e)
 		}
 	}
-	p.Extra += d.item.extra + int64(cap(out))
+	p.Extra += d.item.extra + int64(len(out))
 	return nil
+}
+
+// room returns the memory of a page of some bytes and of what the rules leave of it.
+func (h *private) room(size int) int {
+	if h == nil {
+		return size
+	}
+	return 2 * size
+}
+
+// memory returns memory for what the rules leave of a page: that behind its body.
+func (h *private) memory(p *bridge.Page) []byte {
+	size := len(p.Body)
+	if cap(p.Body)-size < size+size/8 { // hashes may be longer than their texts
+		return make([]byte, 0, size+size/8)
+	}
+	return p.Body[size:size]
 }
 
 // rehash sets the event's key and subject to the hashes in out of texts in item. It reports

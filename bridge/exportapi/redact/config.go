@@ -42,6 +42,15 @@ func (c *Config) Set() bool { return c.hasRules() || c.Keys != "" }
 
 func (c *Config) hasRules() bool { return len(c.Drop)+len(c.Hash)+len(c.Mask)+len(c.Encrypt) > 0 }
 
+// Pointers returns the JSON pointers of the rules.
+func (c *Config) Pointers() (all []string) {
+	for _, text := range slices.Concat(c.Drop, c.Hash, c.Mask, c.Encrypt) {
+		text, _, _ = strings.Cut(text, ":")
+		all = append(all, text)
+	}
+	return all
+}
+
 // Encrypts reports whether values are encrypted.
 func (c *Config) Encrypts() bool { return len(c.Encrypt) > 0 }
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"exportbridge/bridge/exportapi/internal/pick"
+	"exportbridge/bridge/exportapi/internal/scan"
 	"exportbridge/bridge/exportapi/redact"
 	"exportbridge/bridge/seal"
 )
@@ -150,6 +152,26 @@ func replaced(v value, do string) (value, bool) {
 	return value{text: strings.TrimSpace(b.String())}, exact
 }
 
+// long is a text that has an extent.
+var long = strings.Repeat("long ", 20)
+
+// extents returns those of the item at start, as a reader of other values than the rules notes
+// them.
+func extents(t *testing.T, body []byte, start int) scan.Known {
+	t.Helper()
+	var x scan.Extents
+	var s scan.Scanner
+	var values pick.Reader
+	values.Want("/a/x", "/d/0/e", "/x/a", "/h")
+	s.Reset(body)
+	s.Note(&x)
+	x.Item(start)
+	if _, ok := values.Read(&s, start); !ok {
+		t.Fatalf("%s: refused", body)
+	}
+	return x.Of(body, body[start:], 0)
+}
+
 // FuzzApply compares the splicer with the oracle: the same items are refused, and the others
 // have the same members, names and values, each as written.
 func FuzzApply(f *testing.F) {
@@ -158,6 +180,9 @@ func FuzzApply(f *testing.F) {
 		` { "a" : { "b" : 1 } , "g" : "\u00e9\"\\" , "h":true} `,
 		`{"a":{"b":1,"b":2}}`, `{"a":"{\"b\":1}"}`, `{"a":[],"d":{},"g":""}`, `{"\u0061":{"\u0062":1}}`,
 		`{"d":[{"e":"\ud83d\ude00"},{"e":"\ud83d"}],"\ud800":1}`, `{"u":"anna","s":{"mail":"a@b","x":[1, 2]}}`,
+		`{"d":[{"x":["` + long + `"],"e":"y"}],"a":{"c":{"` + long + `":[{}]},"b":"` + long + `"},"x":{"a":["` + long + `"]}}`,
+		` {"h":{"x":"` + long + `","h":1},"x":{"h":{"` + long + `":1}},"a":{"x":{"b":"` + long + `"},"b":{"b":"` + long + `"}}}`,
+		`{"a":"` + long + `"}`, `{"x":{"a":"` + long + `"},"a":1}`, `{"s":{"x":"` + long + `"},"u":"` + long + `"}`,
 		`{"s":1,"s":2}`, `{"\u0073":""}`, `{"s":"eb1:AAAAAAAAAAAA:AAAA"}`, `{"g":1e400,"h":-0.0}`, `{"h":{},"a":{"c":2,"b":3}}`,
 	} {
 		f.Add([]byte(item))
@@ -187,6 +212,12 @@ func FuzzApply(f *testing.F) {
 		case (err == nil) != ok:
 			t.Fatalf("%s: error %v, the oracle finds %v", item, err, ok)
 		case !ok:
+			start := scan.SkipSpace(item, 0)
+			r.Known = extents(t, item, start)
+			if _, err := r.Apply(nil, item[start:]); err == nil {
+				t.Fatalf("%s: applied with its extents", item)
+			}
+			r.Known = scan.Known{}
 			return
 		}
 		got = opened(t, got)
@@ -198,6 +229,13 @@ func FuzzApply(f *testing.F) {
 		if a, b := canonical(read), canonical(want); a != b {
 			t.Fatalf("%s: got %s, want %s", item, a, b)
 		}
+		start := scan.SkipSpace(item, 0)
+		r.Known = extents(t, item, start)
+		known, err := r.Apply(bytes.Clone(item[:start]), item[start:])
+		if err != nil || !bytes.Equal(opened(t, known), got) {
+			t.Fatalf("%s: %s, but with its extents %s, %v", item, got, known, err)
+		}
+		r.Known = scan.Known{}
 		if again, err := r.Apply(nil, item); err != nil || !bytes.Equal(opened(t, again), got) {
 			t.Fatalf("%s: %s, then %s", item, got, again)
 		}

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -81,6 +82,20 @@ func TestApply(t *testing.T) {
 		got, err := redactor(t, tc.rules).Apply([]byte("before"), []byte(tc.item))
 		if err != nil || string(got) != "before"+tc.want {
 			t.Errorf("%s: %s, %v; want %s", name, got, err, tc.want)
+		}
+	}
+}
+
+// TestApplyHashesAgain: equal texts have equal hashes and others have others, whatever was hashed
+// before.
+func TestApplyHashesAgain(t *testing.T) {
+	t.Parallel()
+	r := redactor(t, redact.Config{Hash: []string{"/a"}})
+	for i := range 5000 {
+		text := strings.Repeat(strconv.Itoa(i*i%1000), 1+i%30)
+		got, err := r.Apply(nil, []byte(`{"a":"`+text+`"}`))
+		if want := `{"a":"` + hashOf(text) + `"}`; err != nil || string(got) != want {
+			t.Fatalf("%s: %s, %v; want %s", text, got, err, want)
 		}
 	}
 }

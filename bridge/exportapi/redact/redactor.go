@@ -3,7 +3,6 @@ package redact
 import (
 	"crypto/hmac"
 	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"hash"
 	"unicode/utf8"
@@ -21,17 +20,18 @@ var ErrUncertain = errors.New("a rule cannot be applied with certainty")
 type Redactor struct {
 	*Rules
 	scan       scan.Scanner
-	hashes     hash.Hash
+	hashes     *hashes
 	identities spare.List[hash.Hash]
-	scratch    []byte // the memory of a text, and of a hash
+	scratch    []byte // the memory of a text
 
 	// The item that Apply works on: out has what precedes done.
 	out  []byte
 	done int
 
-	// Key is that of the subject of the next item, nil without a subject. Replaced is set if
-	// a constant took the place of a value of the last item.
+	// Key is that of the subject of the next item, nil without a subject. Known are the extents
+	// of the next item. Replaced is set if a constant took the place of a value of the last item.
 	Key      *seal.Key
+	Known    scan.Known
 	Replaced bool
 	found    []byte // the subject
 	// hashed are its hashed texts. another is set if other kinds of values were hashed.
@@ -48,7 +48,7 @@ func (r *Redactor) Hashed() (texts []Hashed, ok bool) { return r.hashed, !r.anot
 
 // NewRedactor returns a Redactor for rules.
 func NewRedactor(r *Rules) *Redactor {
-	return &Redactor{Rules: r, hashes: hmac.New(sha256.New, r.hashKey)}
+	return &Redactor{Rules: r, hashes: newHashes(r.hashKey)}
 }
 
 // Apply appends an item without its private data. The item is valid JSON. On an error,
@@ -77,7 +77,7 @@ func (r *Redactor) Subject(item []byte) []byte {
 
 // walk applies the rules on the members of an item. It reports whether that is certain.
 func (r *Redactor) walk(item []byte, n *node) bool {
-	r.scan.Reset(item)
+	r.scan.Know(item, r.Known)
 	defer r.scan.Reset(nil)
 	i := scan.SkipSpace(item, 0)
 	if r.scan.KindAt(i) != scan.Object {
@@ -208,7 +208,7 @@ func (r *Redactor) replace(i int, n *node) (end int, ok bool) {
 	r.out = append(r.out, '"')
 	if n.action == hashed {
 		from := len(r.out)
-		r.out = base64.RawURLEncoding.AppendEncode(r.out, r.sum(text))
+		r.out = r.hashes.append(r.out, text)
 		r.hashed = append(r.hashed, Hashed{i + 1, from, len(r.out)})
 		r.another = r.another || v.Kind != scan.String
 	} else {
@@ -226,23 +226,21 @@ func (r *Redactor) cut(from, to int) {
 	}
 }
 
-// sum returns the HMAC of a text, valid until the next call.
-func (r *Redactor) sum(text []byte) []byte {
-	r.hashes.Reset()
-	_, _ = r.hashes.Write(text)
-	r.scratch = r.hashes.Sum(r.scratch[:0])
-	return r.scratch
-}
-
 // appendMasked appends a text inside a JSON string, with an asterisk for each character but
 // the last ones: keep, at most half.
 func appendMasked(to, text []byte, keep int) []byte {
 	all := utf8.RuneCount(text)
-	hidden := all - min(keep, all/2)
-	for _, c := range string(text) {
-		switch hidden--; {
-		case hidden >= 0:
-			to = append(to, '*')
+	keep = min(keep, all/2)
+	for range all - keep {
+		to = append(to, '*')
+	}
+	shown := len(text)
+	for range keep {
+		_, size := utf8.DecodeLastRune(text[:shown])
+		shown -= size
+	}
+	for _, c := range string(text[shown:]) {
+		switch {
 		case c == '"' || c == '\\':
 			to = append(to, '\\', byte(c))
 		case c < ' ':

@@ -23,6 +23,7 @@ func Trim() { free.Trim() }
 type Page struct {
 	Body   []byte
 	Events []bridge.Event
+	Notes  any // see bridge.Page
 }
 
 // Room returns the empty body with a capacity above size bytes: the read that finds the end

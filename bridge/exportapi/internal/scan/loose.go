@@ -5,10 +5,14 @@ import "strings"
 // Loosen makes the scanner accept values that are no text but have a certain end: strings
 // with any bytes, NaN and Infinity. Such a value is Bad. level is the depth of the
 // position, see Level. A loose scanner needs a call for each level of nesting.
-func (s *Scanner) Loosen(level int) { s.depth, s.loose = level, true }
+func (s *Scanner) Loosen(level int) { s.depth, s.mode = level, loose }
 
 // Tighten ends what Loosen began.
-func (s *Scanner) Tighten() { s.loose = false }
+func (s *Scanner) Tighten() {
+	if s.mode = strict; s.notes != nil {
+		s.mode = noting
+	}
+}
 
 // Level returns the depth of the position.
 func (s *Scanner) Level() int { return s.depth }

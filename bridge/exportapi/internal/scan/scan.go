@@ -21,13 +21,27 @@ type Scanner struct {
 	Body []byte
 	// depth counts the objects and arrays around the position.
 	depth int
-	loose bool // see Loosen
+	mode  mode
+	notes *Extents // of noting
+	known Known    // of knowing
 	// objects has a bit for each depth that skip entered. The bit is set for an object.
 	objects [MaxDepth/64 + 1]uint64
 }
 
+// mode is how a scanner reads.
+type mode uint8
+
+const (
+	strict  mode = iota
+	loose        // see Loosen
+	noting       // strict, see Note
+	knowing      // strict, see Know
+)
+
 // Reset starts a document.
-func (s *Scanner) Reset(body []byte) { s.Body, s.depth, s.loose = body, 0, false }
+func (s *Scanner) Reset(body []byte) {
+	s.Body, s.depth, s.mode, s.notes, s.known = body, 0, strict, nil, Known{}
+}
 
 // KindAt returns the kind of the value at i by its first byte.
 func (s *Scanner) KindAt(i int) Kind {
@@ -45,7 +59,7 @@ func (s *Scanner) Read(i int) (v Value, end int, ok bool) {
 	}
 	if end, ok = s.Skip(i); ok {
 		v = Value{Raw: s.Body[i:end:end], Kind: kind}
-		if s.loose && s.isBad(i) {
+		if s.mode == loose && s.isBad(i) {
 			v.Kind = Bad
 		}
 	}
@@ -59,7 +73,7 @@ func (s *Scanner) readString(i int) (v Value, end int, ok bool) {
 		return Value{Raw: b[start:i:i], Kind: String}, i + 1, true
 	}
 	end, escaped, ok := skipString(b, i)
-	if !ok && s.loose {
+	if !ok && s.mode == loose {
 		if end, ok = s.anyString(end); ok {
 			v = Value{Raw: b[start : end-1 : end-1], Kind: Bad}
 		}
@@ -76,13 +90,13 @@ func (s *Scanner) readString(i int) (v Value, end int, ok bool) {
 
 // Skip checks the value at i.
 func (s *Scanner) Skip(i int) (end int, ok bool) {
-	if s.loose {
-		return s.skipLoose(i)
+	if s.mode != strict {
+		return s.skipSpecial(i)
 	}
 	return s.skip(i)
 }
 
-// skip is Skip for a scanner that is not loose.
+// skip is Skip for a strict scanner.
 func (s *Scanner) skip(i int) (end int, ok bool) {
 	b, depth := s.Body, s.depth
 	closer := byte(0) // ends the innermost object or array
