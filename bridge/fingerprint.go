@@ -121,7 +121,7 @@ type RequestChange struct {
 
 // SameRequestHint is what to do about Elsewhere.
 const SameRequestHint = "set EXPORT_URL, EXPORT_PATH, EXPORT_PARAMS, EXPORT_HEADERS, EVENT_DROP, EVENT_HASH, " +
-	"EVENT_MASK, EVENT_HASH_KEY and the credentials as for the bridge"
+	"EVENT_MASK, EVENT_ENCRYPT, EVENT_HASH_KEY and the credentials as for the bridge"
 
 // Elsewhere returns what keeps a job or a repair from publishing beside the stream: the parts
 // that select another list unless a page proves the opposite, which are Other and a new host,
