@@ -25,7 +25,8 @@ func (k *testKeys) Of(subjects []string) ([]*seal.Key, error) {
 	k.asked = append(k.asked, subjects)
 	var keys []*seal.Key
 	for _, s := range subjects {
-		key := seal.NewKey(seal.KeyID{s[0]}, &seal.Secret{s[0]})
+		secret := &seal.Secret{s[0]}
+		key := seal.NewKey(seal.KeyID{s[0]}, secret, secret.Nonces())
 		if s == k.forgotten {
 			key = seal.Forgotten
 		}
