@@ -240,10 +240,11 @@ func (r *Ring) noncesOf(k *held) seal.Secret {
 	return nonces
 }
 
-// dueAfter returns when roll is due after a record, if it was due at a time before.
+// dueAfter returns when roll is due after a record, if it was due at a time before. The end of a
+// transaction says that keys were wrapped again.
 func dueAfter(due time.Time, record *kgo.Record) time.Time {
 	switch {
-	case len(record.Value) == 0:
+	case len(record.Value) == 0, record.Attrs.IsControl():
 		return record.Timestamp.Add(rollAfter)
 	case record.Timestamp.Before(due):
 		return due
@@ -251,7 +252,7 @@ func dueAfter(due time.Time, record *kgo.Record) time.Time {
 	return time.Time{}
 }
 
-// roll publishes a record without meaning once keys were deleted and nothing followed for
+// roll publishes a record without meaning once keys were deleted or wrapped again and nothing followed for
 // longer than a segment takes records: Kafka never compacts the segment that it writes to.
 func (r *Ring) roll(ctx context.Context, client *kafkaclient.Client) error {
 	if r.rollAt.IsZero() || time.Now().Before(r.rollAt) {
