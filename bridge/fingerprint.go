@@ -122,7 +122,7 @@ type RequestChange struct {
 
 // SameRequestHint is the hint for a request that Elsewhere rejects.
 const SameRequestHint = "set EXPORT_URL, EXPORT_PATH, EXPORT_PARAMS, EXPORT_HEADERS, EVENT_DROP, EVENT_HASH, " +
-	"EVENT_MASK, EVENT_HASH_KEY and the credentials as for the bridge"
+	"EVENT_MASK, EVENT_ENCRYPT, EVENT_HASH_KEY and the credentials as for the bridge"
 
 // Elsewhere returns the parts that keep a job or a repair from publishing beside the
 // stream. These are Other, a new host, and other Rules. A new credential or a corrected

@@ -68,7 +68,7 @@ func (c *Config) Fingerprint(preset func(variable string) bool) bridge.Fingerpri
 		parts = append(parts, bridge.RequestPart{Name: bridge.PartToken, Value: token.EscapedPath(),
 			Preset: preset("EXPORT_OAUTH2_TOKEN_URL")})
 	}
-	if rules, err := c.Private.Compile(); err == nil && rules != nil {
+	if rules, err := c.rules(); err == nil && rules != nil {
 		parts = append(parts, bridge.RequestPart{Name: bridge.PartIdentity + rules.IdentityKeyID})
 		if rules.Label != "" {
 			parts = append(parts, bridge.RequestPart{Name: bridge.PartRules, Value: rules.Label})

@@ -25,7 +25,8 @@ func (k *testKeys) Of(subjects []string) ([]*seal.Key, error) {
 	k.asked = append(k.asked, subjects)
 	var keys []*seal.Key
 	for _, s := range subjects {
-		key := seal.NewKey(seal.KeyID{s[0]}, &seal.Secret{s[0]})
+		secret := &seal.Secret{s[0]}
+		key := seal.NewKey(seal.KeyID{s[0]}, secret, secret.Nonces())
 		if s == k.forgotten {
 			key = seal.Forgotten
 		}
@@ -48,6 +49,23 @@ const sealedPage = `{"items":[{"eventId":"1","userId":"a","timestamp":1,"payload
 	{"eventId":"3","userId":"a","timestamp":1,"payload":{"type":"t","mail":"secret"}},
 	{"eventId":"4","timestamp":1,"payload":{"type":"t","mail":"secret"}},
 	{"eventId":"5","timestamp":1,"payload":{"type":"t"}}]}`
+
+// TestSealedFingerprint: with encryption too, a request names the key of identities and the rules.
+func TestSealedFingerprint(t *testing.T) {
+	t.Parallel()
+	preset := func(string) bool { return false }
+	hashed := config(t, withKeys(map[string]string{"EVENT_HASH": "/userId"}))
+	sealed := sealing(t, map[string]string{"EVENT_HASH": "/userId", "EVENT_ENCRYPT": "/payload/mail"}) // of KAFKA_KEY
+	was, now := hashed.Fingerprint(preset), sealed.Fingerprint(preset)
+	if c := was.Changed(now, "c"); len(c.Other)+len(c.Unproven) > 0 || !c.Rules {
+		t.Errorf("encryption: %+v, want other rules only", c)
+	}
+	lines := strings.Split(privateKeys, "\n")
+	sealed.Private.Keys = bridge.Secret(lines[1] + "\n" + lines[0])
+	if c := now.Changed(sealed.Fingerprint(preset), "c"); len(c.Other) == 0 {
+		t.Errorf("another first key: %+v", c)
+	}
+}
 
 // TestSealed: a page asks once for its subjects, also those of hashed members. Identities do not
 // depend on keys. An item without a subject is withheld if it has something to encrypt.

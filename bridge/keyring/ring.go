@@ -18,6 +18,8 @@ const (
 	patience = 20 * time.Second
 	// retryInterval is the time between two attempts to read the topic after an error.
 	retryInterval = time.Second
+	// nonceLimit is the number of keys whose derived nonces are kept: about 1 MB.
+	nonceLimit = 10_000
 	// rollAfter is longer than the time for which a segment of the topic takes records.
 	rollAfter = kafkaclient.KeySegment + time.Minute
 )
@@ -41,10 +43,11 @@ type Ring struct {
 	mu      sync.Mutex // guards all below
 	client  *kafkaclient.Client
 	keys    map[seal.Name]held
-	end     int64         // of what must be read before the ring is used
-	next    int64         // next offset to read
-	err     error         // why the topic is not read
-	changed chan struct{} // closed when something above has changed
+	nonces  map[seal.KeyID]seal.Secret // of keys used lately
+	end     int64                      // of what must be read before the ring is used
+	next    int64                      // next offset to read
+	err     error                      // why the topic is not read
+	changed chan struct{}              // closed when something above has changed
 
 	// Owned by run.
 	id     [16]byte  // topic id
@@ -55,7 +58,7 @@ type Ring struct {
 func New(cfg Config) *Ring {
 	ctx, stop := context.WithCancel(context.Background())
 	r := &Ring{cfg: cfg, stop: stop, done: make(chan struct{}), keys: make(map[seal.Name]held),
-		changed: make(chan struct{})}
+		nonces: make(map[seal.KeyID]seal.Secret), changed: make(chan struct{})}
 	r.start = func() { go r.run(ctx) } // ends with Close
 	return r
 }
@@ -136,6 +139,7 @@ func (r *Ring) adopt(found []*seal.Record, next int64) {
 		switch {
 		case f.Forgotten != nil:
 			r.keys[f.Name] = held{}
+			delete(r.nonces, now.id) // by which a guess of a value can be tested
 		case f.Secret != nil && !known:
 			r.keys[f.Name] = held{f.ID, *f.Secret}
 		case f.Secret == nil && now.id == f.ID:
@@ -217,16 +221,32 @@ func (r *Ring) find(names []seal.Name) (keys []*seal.Key, unknown []seal.Name) {
 		case k.id == seal.KeyID{}:
 			keys = append(keys, seal.Forgotten)
 		default:
-			keys = append(keys, seal.NewKey(k.id, &k.secret))
+			nonces := r.noncesOf(&k)
+			keys = append(keys, seal.NewKey(k.id, &k.secret, &nonces))
 		}
 	}
 	return keys, unknown
 }
 
-// dueAfter returns when roll is due after a record, if it was due at a time before.
+// noncesOf derives the nonces of a key, or returns those that it has derived before. The caller
+// holds mu.
+func (r *Ring) noncesOf(k *held) seal.Secret {
+	nonces, known := r.nonces[k.id]
+	if !known {
+		if len(r.nonces) >= nonceLimit {
+			clear(r.nonces)
+		}
+		nonces = *k.secret.Nonces()
+		r.nonces[k.id] = nonces
+	}
+	return nonces
+}
+
+// dueAfter returns when roll is due after a record, if it was due at a time before. The end of a
+// transaction says that keys were wrapped again.
 func dueAfter(due time.Time, record *kgo.Record) time.Time {
 	switch {
-	case len(record.Value) == 0:
+	case len(record.Value) == 0, record.Attrs.IsControl():
 		return record.Timestamp.Add(rollAfter)
 	case record.Timestamp.Before(due):
 		return due
@@ -234,7 +254,7 @@ func dueAfter(due time.Time, record *kgo.Record) time.Time {
 	return time.Time{}
 }
 
-// roll publishes a record without meaning once keys were deleted and nothing followed for
+// roll publishes a record without meaning once keys were deleted or wrapped again and nothing followed for
 // longer than a segment takes records: Kafka never compacts the segment that it writes to.
 func (r *Ring) roll(ctx context.Context, client *kafkaclient.Client) error {
 	if r.rollAt.IsZero() || time.Now().Before(r.rollAt) {

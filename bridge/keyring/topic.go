@@ -22,6 +22,8 @@ type Config struct {
 	// Make, if not nil, is called if the topic is missing. It makes the topic, or returns a
 	// Fault.
 	Make func(context.Context) error
+	// TransactionalID is that of Rewrap.
+	TransactionalID string
 }
 
 // stallLimit bounds how long the topic may not answer. A deleted topic is found so: Kafka's
@@ -37,8 +39,10 @@ type topic struct {
 }
 
 // open connects, if check finds no fault with the topic. The caller closes the client.
-func (c *Config) open(ctx context.Context, check func(*kafkaclient.Topic) error) (*topic, error) {
-	client, err := c.Kafka.Open(kgo.DefaultProduceTopic(c.Topic))
+func (c *Config) open(
+	ctx context.Context, check func(*kafkaclient.Topic) error, opts ...kgo.Opt,
+) (*topic, error) {
+	client, err := c.Kafka.Open(append(opts, kgo.DefaultProduceTopic(c.Topic))...)
 	if err != nil {
 		return nil, err
 	}
@@ -92,12 +96,11 @@ func (t *topic) step(ctx context.Context, visit func(*kgo.Record, *seal.Record))
 		return t.fault(err)
 	}
 	for _, r := range chunk.Records {
-		if r.Attrs.IsControl() {
-			continue
-		}
-		found, err := t.cfg.Master.Read(r.Key, r.Value)
-		if err != nil {
-			return fmt.Errorf("topic %s, offset %d: %w", t.cfg.Topic, r.Offset, err)
+		var found *seal.Record // nil of the end of a transaction
+		if !r.Attrs.IsControl() {
+			if found, err = t.cfg.Master.Read(r.Key, r.Value); err != nil {
+				return fmt.Errorf("topic %s, offset %d: %w", t.cfg.Topic, r.Offset, err)
+			}
 		}
 		visit(r, found)
 	}

@@ -75,6 +75,9 @@ func ParseMaster(text string) (*Master, error) {
 // String names the keys, and shows none.
 func (m *Master) String() string { return m.label }
 
+// Last is the id of the last key, which wraps.
+func (m *Master) Last() string { return m.last }
+
 // mac returns the HMAC of a text by the key that names subjects.
 func (m *Master) mac(text string) []byte {
 	h := hmac.New(sha256.New, m.names)

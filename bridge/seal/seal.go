@@ -72,13 +72,18 @@ const version = "eb1"
 
 var encoding = base64.RawURLEncoding.Strict()
 
-// NewKey returns the key with a secret.
-func NewKey(id KeyID, secret *Secret) *Key {
-	nonce, err := hkdf.Key(sha256.New, secret[:], nil, "exportbridge nonce", sha256.Size)
+// Nonces derives the secret of the nonces from that of a data key.
+func (s *Secret) Nonces() *Secret {
+	nonces, err := hkdf.Key(sha256.New, s[:], nil, "exportbridge nonce", sha256.Size)
 	if err != nil {
 		panic(err) // the length is valid
 	}
-	return &Key{ID: id, aead: gcm(secret), nonces: hmac.New(sha256.New, nonce)}
+	return (*Secret)(nonces)
+}
+
+// NewKey returns the key with a secret and its Nonces, whose derivation costs more than all else.
+func NewKey(id KeyID, secret, nonces *Secret) *Key {
+	return &Key{ID: id, aead: gcm(secret), nonces: hmac.New(sha256.New, nonces[:])}
 }
 
 func gcm(secret *Secret) cipher.AEAD {

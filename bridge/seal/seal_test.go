@@ -42,10 +42,10 @@ func TestSeal(t *testing.T) {
 	t.Parallel()
 	m := master(t, line("m1", 1))
 	_, _, r := made(t, m, "anna")
-	key := seal.NewKey(r.ID, r.Secret)
+	key := seal.NewKey(r.ID, r.Secret, r.Secret.Nonces())
 	const plain = `{"email":"anna@example.com"}`
 	text := string(key.Append(nil, "/payload", []byte(plain)))
-	if again := string(seal.NewKey(r.ID, r.Secret).Append(nil, "/payload", []byte(plain))); again != text {
+	if again := string(seal.NewKey(r.ID, r.Secret, r.Secret.Nonces()).Append(nil, "/payload", []byte(plain))); again != text {
 		t.Errorf("%s, then %s", text, again)
 	}
 	v, err := seal.Parse(strings.Trim(text, `"`))
@@ -81,6 +81,23 @@ func TestSeal(t *testing.T) {
 }
 
 // TestParse: what is no encrypted value is told from a forgotten one.
+// BenchmarkNewKey: a key with and without the nonces that a caller has kept.
+func BenchmarkNewKey(b *testing.B) {
+	secret := new(seal.Secret)
+	for name, kept := range map[string]*seal.Secret{"derived": nil, "kept": secret.Nonces()} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				nonces := kept
+				if nonces == nil {
+					nonces = secret.Nonces()
+				}
+				seal.NewKey(seal.KeyID{}, secret, nonces)
+			}
+		})
+	}
+}
+
 func TestParse(t *testing.T) {
 	t.Parallel()
 	for _, key := range []*seal.Key{seal.Forgotten, seal.Withheld} {

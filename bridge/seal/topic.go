@@ -43,10 +43,15 @@ func (m *Master) Make(n Name) (key, value []byte) {
 	_, _ = rand.Read(id[:]) // it never fails
 	_, _ = rand.Read(secret[:])
 	key = RecordKey(n, id)
+	return key, m.Wrap(key, &secret)
+}
+
+// Wrap returns the value of the record of a data key, wrapped by the last master key.
+func (m *Master) Wrap(key []byte, secret *Secret) (value []byte) {
 	aead := gcm(m.wraps[m.last])
 	nonce := make([]byte, aead.NonceSize())
-	_, _ = rand.Read(nonce)
-	return key, encode(entry{Format: format, Family: m.family, Master: m.last,
+	_, _ = rand.Read(nonce) // it never fails
+	return encode(entry{Format: format, Family: m.family, Master: m.last,
 		Key: encoding.EncodeToString(aead.Seal(nonce, nonce, secret[:], key))})
 }
 
@@ -68,10 +73,11 @@ func encode(e entry) []byte {
 // Record is what a record of a topic of keys says.
 type Record struct {
 	Name Name
-	// ID names the data key; with a nil Secret its record was deleted. Forgotten is the
-	// time of a mark, nil if it is none.
+	// ID names the data key, Master is the id of the master key that wraps it. With a nil
+	// Secret its record was deleted. Forgotten is the time of a mark, nil if it is none.
 	ID        KeyID
 	Secret    *Secret
+	Master    string
 	Forgotten *time.Time
 }
 
@@ -108,6 +114,7 @@ func (m *Master) Read(key, value []byte) (*Record, error) {
 		return nil, fault("add the line of master key "+e.Master+" to EVENT_ENCRYPT_KEY", "the data key %s cannot be "+
 			"unwrapped with master key %q: %w", key, e.Master, err)
 	}
+	r.Master = e.Master
 	return &r, nil
 }
 

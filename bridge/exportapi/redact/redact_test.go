@@ -292,7 +292,7 @@ func TestIdentityKeyIsSecret(t *testing.T) {
 // dataKey is a data key, with its secret.
 var dataSecret = seal.Secret{7}
 
-func dataKey() *seal.Key { return seal.NewKey(seal.KeyID{1}, &dataSecret) }
+func dataKey() *seal.Key { return seal.NewKey(seal.KeyID{1}, &dataSecret, dataSecret.Nonces()) }
 
 // TestEncrypt: a value of any kind becomes a string that opens as the value's bytes. Nothing else
 // changes. Null and an empty string stay, and a forgotten subject has a constant.

@@ -105,7 +105,7 @@ var EngineHints = map[bridge.Hint]string{
 
 // settingsCommand matches a command that takes settings, and --help after it.
 var settingsCommand = regexp.MustCompile(`\bexportbridge ` +
-	`(?:(?:cursor|dlq|schema|topics) \w+|backfill(?: list| watch| pause| resume| cancel)?|` +
+	`(?:(?:cursor|dlq|keys|schema|topics) \w+|backfill(?: list| watch| pause| resume| cancel)?|` +
 	`config (?:show|env|import-env)|asyncapi|attest|check|forget|healthcheck|` +
 	`pause|replay|resume|run|status|tail|verify)\b(?: --help)?`)
 

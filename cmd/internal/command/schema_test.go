@@ -152,6 +152,7 @@ func TestSchemaTopics(t *testing.T) {
 		"schema check --topic nosuch":             "topic nosuch is not one of stream events: export.events, orders, rare",
 		"asyncapi --json":                         `"#/components/schemas/events.route-1"`,
 		"asyncapi --json --bridge-attest 1h":      `"export.events.attest"`,
+		"asyncapi --json --event-encrypt /email":  `"keysTopic": "export.events.keys"`,
 	} {
 		if got := runProgram(t, env, strings.Fields(args)...); !strings.Contains(got.stdout+got.stderr, want) {
 			t.Errorf("%s: %+v, want %q", args, got, want)

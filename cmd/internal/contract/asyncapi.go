@@ -28,6 +28,11 @@ type Stream struct {
 	Late bool
 	// Schema is the JSON Schema of the events, empty for any.
 	Schema string
+	// Private is set if rules for private data change events. Encrypted are the JSON pointers of
+	// encrypted values, KeysTopic the topic of their keys.
+	Private   bool
+	Encrypted []string
+	KeysTopic string
 }
 
 // Cluster is what a Document says of Kafka.
@@ -82,6 +87,14 @@ type message struct {
 	Headers     *headers     `json:"headers,omitempty"`
 	Payload     any          `json:"payload"`
 	Bindings    kafkaBinding `json:"bindings"`
+	Encryption  *encryption  `json:"x-encryption,omitempty"`
+}
+
+// encryption is an extension: it says which values of a payload are encrypted.
+type encryption struct {
+	Pointers  []string  `json:"pointers"`
+	Value     reference `json:"value"`
+	KeysTopic string    `json:"keysTopic"`
 }
 
 type headers struct {
@@ -152,11 +165,22 @@ func NewDocument(streams []Stream, kafka Cluster) (*Document, error) {
 
 func (d *Document) describe(s *Stream) error {
 	topics, whole := append([]string{s.Topic}, s.Routed...), ""
+	value := "The value is the event as the API sent it, byte for byte."
+	if s.Private {
+		value = "The value is the event as the API sent it, after rules for private data; the header eb-redacted names them."
+	}
+	sealed, err := d.encryption(s)
+	if err != nil {
+		return err
+	}
+	if sealed != nil {
+		value += " x-encryption says which values are encrypted; in a pointer, * stands for each element of an array."
+	}
 	for i, topic := range topics {
 		event := message{
 			Title: "Event of stream " + s.Name, ContentType: d.DefaultContentType,
-			Description: "The value is the event as the API sent it, byte for byte.",
-			Headers:     describeHeaders(s.headers(nil)), Payload: anything, Bindings: s.key(),
+			Description: value, Headers: describeHeaders(s.headers(nil)), Payload: anything, Bindings: s.key(),
+			Encryption: sealed,
 		}
 		name := s.Name
 		if i > 0 {
@@ -168,7 +192,6 @@ func (d *Document) describe(s *Stream) error {
 				whole = cmp.Or(whole, name)
 				of = whole
 			}
-			var err error
 			if event.Payload, err = d.schema(of, text); err != nil {
 				return err
 			}
@@ -186,6 +209,7 @@ func (d *Document) describe(s *Stream) error {
 			Description: "An item that could not be published. The value is the item as the API sent it, which may not be " +
 				"JSON, or a JSON object with its size, hash and place if it is too large for the topic.",
 			Headers: describeHeaders(s.headers(kafkarecord.DeadLetterHeaders())), Payload: anything, Bindings: s.key(),
+			Encryption: sealed,
 		})
 	}
 	return nil
@@ -199,6 +223,21 @@ func (d *Document) schema(name, text string) (any, error) {
 	}
 	d.Components.Schemas[name] = made
 	return reference{"#/components/schemas/" + name}, nil
+}
+
+// sealedSchema is the JSON Schema of the string in place of an encrypted value.
+//
+//go:embed sealed.schema.json
+var sealedSchema string
+
+// encryption describes the values of EVENT_ENCRYPT, nil for none.
+func (d *Document) encryption(s *Stream) (*encryption, error) {
+	if len(s.Encrypted) == 0 {
+		return nil, nil //nolint:nilnil // no encryption, and no error
+	}
+	const name = "exportbridge.encrypted-value" // a stream has no dot in its name
+	_, err := d.schema(name, sealedSchema)
+	return &encryption{s.Encrypted, reference{"#/components/schemas/" + name}, s.KeysTopic}, err
 }
 
 // attestSchema is the JSON Schema of an attest.Record.

@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
+
+	"exportbridge/bridge/seal"
 )
 
 // official is the schema of AsyncAPI 3.0.0, by the AsyncAPI Initiative.
@@ -47,6 +49,7 @@ const orderSchema = `{"$schema": "https://json-schema.org/draft/2020-12/schema",
 func streamsOfAllKinds() []Stream {
 	return []Stream{
 		{Name: "any", Topic: "export.any", Routed: []string{"export.orders", "export.shared"}, AttestTopic: "export.any.attest",
+			Private: true, Encrypted: []string{"/payload/email", "/payload/all/*/name"}, KeysTopic: "export.any.keys",
 			Schema: `{"type": "object", "$defs": {"export.orders": {"$ref": "#/$defs/a"}, "a": {"type": "object"}}}`, DeadTopic: "dlq.export.any", Key: "/userId", Headers: "cloudevents", Late: true},
 		{Name: "a_b-c", Topic: "export.shared", Key: "none", Headers: "minimal", Schema: orderSchema},
 		{Name: "bare", Topic: "export.shared", DeadTopic: "dlq.x", Key: "/a~1b", Headers: "none", Schema: "true"},
@@ -180,6 +183,13 @@ func TestDocumentOfSettings(t *testing.T) {
 	if got := messages["any.attest"].Payload; got != (reference{"#/components/schemas/exportbridge.attestation"}) {
 		t.Errorf("the attestation has the payload %v", got)
 	}
+	for name, m := range messages {
+		encrypted := strings.HasPrefix(name, "any") && name != "any.attest" && name != "any-dead-letter"
+		if (m.Encryption != nil) != encrypted || encrypted != (strings.Contains(m.Description, "x-encryption")) &&
+			name != "any.dead-letter" || strings.Contains(m.Description, "byte for byte") && encrypted {
+			t.Errorf("%s: %q, encryption %+v", name, m.Description, m.Encryption)
+		}
+	}
 	for name, schema := range map[string]string{"any": "any", "any.route-1": "any.route-1", "any.route-2": "any"} {
 		if got := messages[name].Payload; got != (reference{"#/components/schemas/" + schema}) {
 			t.Errorf("%s has the payload %v", name, got)
@@ -206,6 +216,29 @@ func TestDocumentOfSettings(t *testing.T) {
 	}
 	if len(messages) != 11 || messages["any.dead-letter"].Headers == nil || messages["any-dead-letter"].Headers != nil {
 		t.Errorf("a stream and dead letters of another one share a name: %v", messages)
+	}
+}
+
+// The schema of an encrypted value is that of what takes the place of a value, and of nothing else.
+func TestSealedSchema(t *testing.T) {
+	t.Parallel()
+	schema, err := Compile(sealedSchema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var secret seal.Secret
+	key := seal.NewKey(seal.KeyID{}, &secret, secret.Nonces())
+	for text, want := range map[string]bool{
+		string(key.Append(nil, "/a", []byte("1"))): true, string(seal.Forgotten.Append(nil, "/a", []byte("1"))): true,
+		"null": true, `""`: true, "1": false, `"a@b"`: false, `"eb1:withheld"`: false, `"eb1:AAAAAAAAAAAA:AAAA"`: false,
+	} {
+		value, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := schema.root.Validate(value); (err == nil) != want {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
 }
 

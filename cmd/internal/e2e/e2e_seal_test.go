@@ -180,6 +180,10 @@ func TestE2ESeal(t *testing.T) {
 	write(t, s.masters, string(text)+"m2 "+key+"\n")
 	s.truth.SetStock(n)
 	s.finish()
+	p, _ = s.command(0, "keys", "rewrap")
+	s.wantSaid(p, "Add --execute to wrap 9 data keys again")
+	p, _ = s.command(0, "keys", "rewrap", "--execute")
+	s.wantSaid(p, "9 data keys were wrapped again")
 	s.wantForgotten(s.topic, n-1, 4)
 	s.command(0, "forget", "u7", "--execute") // of both halves
 	s.wantForgotten(s.topic, n-1, 4, 7)

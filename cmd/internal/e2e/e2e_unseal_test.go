@@ -34,7 +34,7 @@ func newSealedExample(t *testing.T) sealedExample {
 	if err != nil {
 		t.Fatal(err)
 	}
-	value := seal.NewKey(r.ID, r.Secret).Append(nil, "/context", []byte(sealedPlain))
+	value := seal.NewKey(r.ID, r.Secret, r.Secret.Nonces()).Append(nil, "/context", []byte(sealedPlain))
 	if _, forgotten := m.Forget(m.Name("anna"), time.Now()); bytes.Contains(forgotten, []byte(`"key"`)) {
 		t.Errorf("a mark looks like a key: %s", forgotten)
 	}

@@ -12,7 +12,8 @@ func KeyConfig(st *config.Stream) keyring.Config {
 	master, _ := seal.ParseMaster(st.Export.Private.Master.Reveal()) // validated
 	return keyring.Config{
 		Kafka: st.Kafka.Config.Config, Topic: kafkasink.KeysTopic(st.Kafka.Topic), Master: master,
-		Make: st.Kafka.Needs().MakeKeys,
+		Make:            st.Kafka.Needs().MakeKeys,
+		TransactionalID: kafkasink.JobsTopic(st.Kafka.CheckpointTopic) + "." + st.Name + ".keys",
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 // streams. It also matches the flag, if the command has it.
 var streamCommand = regexp.MustCompile(`\bexportbridge (?:cursor ` +
 	`(?:export|history|import|reset|rewind|show)|backfill(?: cancel| list| pause| resume| watch)?|` +
-	`dlq (?:list|retry|show)|schema (?:check|infer|register|types)|` +
+	`dlq (?:list|retry|show)|keys rewrap|schema (?:check|infer|register|types)|` +
 	`attest|forget|replay|pause|resume|tail|verify)\b(?: --stream \S+)?`)
 
 // NameStream returns a text whose commands name the stream. If stream is "", they have NAME

@@ -12,9 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"exportbridge/bridge/keyring"
-	"exportbridge/bridge/seal"
 	"exportbridge/cmd/internal/cli"
-	"exportbridge/cmd/internal/process"
 )
 
 // forgetOptions are the flags of forget.
@@ -76,29 +74,14 @@ with the next compaction. The command may be repeated.`,
 }
 
 func (o *forgetOptions) run(ctx context.Context, a *cli.App, subject string) error {
-	s, err := a.StreamsSettings(0, o.stream)
+	var all []forgetting
+	err := eachKeys(a, o.stream, func(stream string, cfg keyring.Config) error {
+		found, err := keyring.Forget(ctx, cfg, subject, o.execute)
+		all = append(all, forgetting{stream, cfg.Topic, found})
+		return err
+	})
 	if err != nil {
 		return err
-	}
-	all := []forgetting{}
-	for i := range s.Streams {
-		st := &s.Streams[i]
-		if !st.Export.Private.Encrypts() {
-			continue
-		}
-		if _, err := seal.ParseMaster(st.Export.Private.Master.Reveal()); err != nil {
-			return cli.WrongUsage("set EVENT_ENCRYPT_KEY_FILE as for the bridge", "stream %s: EVENT_ENCRYPT_KEY: %w",
-				st.Name, err)
-		}
-		cfg := process.KeyConfig(st)
-		found, err := keyring.Forget(ctx, cfg, subject, o.execute)
-		if err != nil {
-			return cli.Explain(err)
-		}
-		all = append(all, forgetting{st.Name, cfg.Topic, found})
-	}
-	if len(all) == 0 {
-		return cli.Errorf(cli.ExitFailed, "set EVENT_ENCRYPT as for the bridge", "no stream encrypts values")
 	}
 	if *o.json {
 		err = cli.PrintJSON(a.Stdout, all)

@@ -16,5 +16,6 @@ func Commands(a *cli.App) []*cobra.Command {
 		newVerifyCommand(a),
 		newAttestCommand(a),
 		newForgetCommand(a),
+		newKeysCommand(a),
 	}
 }

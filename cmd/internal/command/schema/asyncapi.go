@@ -35,12 +35,14 @@ generators. The command contacts no server.`,
 		streams := make([]contract.Stream, len(s.Streams))
 		for i := range s.Streams {
 			st := &s.Streams[i]
+			topics := st.Kafka.Topics()
 			streams[i] = contract.Stream{
 				Name: st.Name, Topic: st.Kafka.Topic, Routed: st.Export.Routes.Topics, Key: st.Kafka.Key, Headers: st.Kafka.Headers,
-				Late: st.Windows.Windows(), Schema: st.Contract.Schema, AttestTopic: st.Kafka.Topics().Attest,
+				Late: st.Windows.Windows(), Schema: st.Contract.Schema, AttestTopic: topics.Attest,
+				Private: st.Export.Redacted() != "", Encrypted: st.Export.Private.Encrypt, KeysTopic: topics.Keys,
 			}
 			if dead {
-				streams[i].DeadTopic = st.Kafka.Topics().DeadLetters
+				streams[i].DeadTopic = topics.DeadLetters
 			}
 		}
 		document, err := contract.NewDocument(streams, contract.Cluster{Brokers: kafka.Brokers, TLS: kafka.TLSEnabled})

@@ -1,0 +1,136 @@
+package records
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"exportbridge/bridge/keyring"
+	"exportbridge/bridge/seal"
+	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/process"
+)
+
+func newKeysCommand(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "keys",
+		Short:   "Wrap the keys of encrypted values again",
+		Example: "  exportbridge keys rewrap",
+		GroupID: cli.GroupPosition,
+		Args:    cli.NoSubcommand,
+		RunE:    cli.ShowHelp,
+	}
+	cmd.AddCommand(newKeysRewrapCommand(a))
+	return cmd
+}
+
+// rewrapping is an element of the output of keys rewrap.
+type rewrapping struct {
+	Stream string `json:"stream"`
+	Topic  string `json:"topic"`
+	keyring.Rewrapping
+}
+
+func newKeysRewrapCommand(a *cli.App) *cobra.Command {
+	var stream string
+	var execute bool
+	cmd := &cobra.Command{
+		Use:   "rewrap",
+		Short: "Wrap all data keys with the last master key",
+		Long: `Show which master keys the data keys in <topic>.keys need, of each stream with
+EVENT_ENCRYPT. With --execute, wrap all of them with the last line of
+EVENT_ENCRYPT_KEY. Values stay as they are. Bridges may run, and forget too: a
+key that is deleted stays deleted. The command may be repeated.
+
+Before, append the line to the files of all bridges and consumers and restart
+them: others cannot read what is wrapped with it. Afterwards, a line may leave
+the files once the table does not list it: column RECORDS counts what Kafka has
+yet to compact. The first line names subjects and must stay.`,
+		Example: `  exportbridge keys rewrap
+  exportbridge keys rewrap --execute`,
+		Args: cli.NoArgs,
+	}
+	a.TakeSettings(cmd)
+	asJSON := cli.TakeJSON(cmd)
+	cli.TakeStream(cmd, &stream)
+	cli.TakeExecute(cmd, &execute)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return runRewrap(cmd.Context(), a, stream, execute, *asJSON)
+	}
+	return cmd
+}
+
+func runRewrap(ctx context.Context, a *cli.App, stream string, execute, asJSON bool) error {
+	var all []rewrapping
+	old, done := 0, 0
+	err := eachKeys(a, stream, func(stream string, cfg keyring.Config) error {
+		found, err := keyring.Rewrap(ctx, cfg, execute)
+		all = append(all, rewrapping{stream, cfg.Topic, found})
+		done += found.Rewrapped
+		for id, n := range found.Keys {
+			if id != found.Newest {
+				old += n
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		err = cli.PrintJSON(a.Stdout, all)
+	} else {
+		err = printRewrapping(a, all)
+	}
+	switch {
+	case err != nil:
+	case execute:
+		fmt.Fprintf(a.Stderr, "%s wrapped again.\n", are(int64(done), "data key", "was", "were"))
+	default:
+		fmt.Fprintf(a.Stderr, "dry run: nothing was changed. Add --execute to wrap %s again.\n",
+			cli.Counted(int64(old), "data key"))
+	}
+	return err
+}
+
+func printRewrapping(a *cli.App, all []rewrapping) error {
+	rows := [][]string{{"STREAM", "TOPIC", "MASTER", "KEYS", "RECORDS"}}
+	for i := range all {
+		r := &all[i]
+		for _, id := range slices.Sorted(maps.Keys(r.Records)) {
+			rows = append(rows, []string{r.Stream, r.Topic, id, strconv.Itoa(r.Keys[id]), strconv.Itoa(r.Records[id])})
+		}
+	}
+	return a.PrintTable(rows)
+}
+
+// eachKeys calls do with the topic of keys of each stream that encrypts values. There must be one.
+func eachKeys(a *cli.App, name string, do func(stream string, cfg keyring.Config) error) error {
+	s, err := a.StreamsSettings(0, name)
+	if err != nil {
+		return err
+	}
+	found := false
+	for i := range s.Streams {
+		st := &s.Streams[i]
+		if !st.Export.Private.Encrypts() {
+			continue
+		}
+		found = true
+		if _, err := seal.ParseMaster(st.Export.Private.Master.Reveal()); err != nil {
+			return cli.WrongUsage("set EVENT_ENCRYPT_KEY_FILE as for the bridge", "stream %s: EVENT_ENCRYPT_KEY: %w",
+				st.Name, err)
+		}
+		if err := do(st.Name, process.KeyConfig(st)); err != nil {
+			return cli.Explain(err)
+		}
+	}
+	if !found {
+		return cli.Errorf(cli.ExitFailed, "set EVENT_ENCRYPT as for the bridge", "no stream encrypts values")
+	}
+	return nil
+}
