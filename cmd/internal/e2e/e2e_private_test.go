@@ -28,19 +28,30 @@ import (
 type privacy struct {
 	drop, hash, mask string // as the settings have them; each mask ends with :last4
 	keys             int    // of privateKeys, in the key file; the last one hashes
+	encrypt          string // as the setting has it
+	masters          int    // of masterKeys, in the file of master keys
 }
 
-var privateKeys = [][]byte{bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)}
+var (
+	privateKeys = [][]byte{bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)}
+	masterKeys  = [][]byte{bytes.Repeat([]byte{3}, 32), bytes.Repeat([]byte{4}, 32)}
+)
 
-// redacted decodes an item, applies the rules, and encodes it with sorted members.
-func (p *privacy) redacted(t *testing.T, item []byte) string {
+func decodeExactly(t *testing.T, item []byte) (value any) {
 	t.Helper()
 	d := json.NewDecoder(bytes.NewReader(item))
 	d.UseNumber()
-	var all map[string]any
-	if err := d.Decode(&all); err != nil {
+	if err := d.Decode(&value); err != nil {
 		t.Fatal(err)
 	}
+	return value
+}
+
+// redacted decodes an item, applies the rules but for those that encrypt, and encodes it with
+// sorted members.
+func (p *privacy) redacted(t *testing.T, item []byte) string {
+	t.Helper()
+	all := decodeExactly(t, item)
 	for _, rule := range []struct {
 		pointers string
 		do       func(text string) string
@@ -90,19 +101,26 @@ func masked(text string) string {
 func (s *stage) hide(p privacy) {
 	s.t.Helper()
 	s.settings["EVENT_DROP"], s.settings["EVENT_HASH"], s.settings["EVENT_MASK"] = p.drop, p.hash, p.mask
-	s.settings["EVENT_HASH_KEY_FILE"] = ""
-	if p.keys == 0 {
-		return
+	s.settings["EVENT_ENCRYPT"] = p.encrypt
+	s.settings["EVENT_HASH_KEY_FILE"] = s.keyFile("k", privateKeys[:p.keys])
+	s.settings["EVENT_ENCRYPT_KEY_FILE"] = s.keyFile("m", masterKeys[:p.masters])
+}
+
+// keyFile writes a file with keys, and returns its name. It is empty without keys.
+func (s *stage) keyFile(prefix string, keys [][]byte) string {
+	s.t.Helper()
+	if len(keys) == 0 {
+		return ""
 	}
 	var lines strings.Builder
-	for i, key := range privateKeys[:p.keys] {
-		fmt.Fprintf(&lines, "k%d %s\n", i+1, base64.StdEncoding.EncodeToString(key))
+	for i, key := range keys {
+		fmt.Fprintf(&lines, "%s%d %s\n", prefix, i+1, base64.StdEncoding.EncodeToString(key))
 	}
-	file := filepath.Join(s.dir, "keys")
+	file := filepath.Join(s.dir, "keys-"+prefix)
 	if err := os.WriteFile(file, []byte(lines.String()), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
-	s.settings["EVENT_HASH_KEY_FILE"] = file
+	return file
 }
 
 // redactions judges the records of a stream whose rules change.
@@ -111,6 +129,8 @@ type redactions struct {
 	sets []privacy
 	// named has the sets that agree with all records so far, by eb-redacted.
 	named map[string][]privacy
+	// seals opens encrypted values; nil without.
+	seals *unsealer
 }
 
 func newRedactions(t *testing.T) *redactions {
@@ -119,6 +139,9 @@ func newRedactions(t *testing.T) *redactions {
 		{}, {drop: drop, hash: user, keys: 1}, {hash: user, mask: "/sessionId:last4", keys: 1},
 		{hash: user, mask: "/sessionId:last4", keys: 2}, {drop: drop, mask: "/sessionId:last4", hash: user, keys: 2},
 		{drop: drop, hash: user, keys: 2},
+		{drop: drop, mask: "/sessionId:last4", hash: user, keys: 2, encrypt: "/context/tabId", masters: 1},
+		{hash: user, keys: 2, encrypt: "/context,/sessionId", masters: 1},
+		{drop: drop, hash: user, keys: 2, encrypt: "/sessionId", masters: 2},
 	}}
 }
 
@@ -128,14 +151,14 @@ func (r *redactions) agree(event []byte, record *kgo.Record) bool {
 	if r == nil {
 		return bytes.Equal(event, record.Value)
 	}
+	r.seals.note(event, record.Value)
 	name := deadletter.Header(record, kafkarecord.HeaderRedacted)
 	sets, known := r.named[name]
 	if !known {
 		sets = r.sets
 	}
-	got := new(privacy).redacted(r.t, record.Value)
 	r.named[name] = slices.DeleteFunc(slices.Clone(sets), func(p privacy) bool {
-		return (name == "") != (p.keys == 0) || p.redacted(r.t, event) != got
+		return (name == "") != (p.keys == 0) || !r.seals.opens(r.t, &p, event, record.Value)
 	})
 	return len(r.named[name]) > 0
 }
@@ -173,17 +196,26 @@ func (s *stage) only(p privacy) {
 // what the processes said.
 func (s *stage) wantHidden(n int) {
 	s.t.Helper()
-	users, searched := make(map[string]bool), 0
+	users := make(map[string]bool)
 	for i := range n {
 		if found := aUser.FindSubmatch(s.truth.Event(i)); found != nil {
 			users[string(found[1])] = true
 		}
 	}
+	if searched := s.wantNowhere(users); len(users) == 0 || searched < n/2 {
+		s.t.Errorf("%d users were searched for in %d texts", len(users), searched)
+	}
+}
+
+// wantNowhere wants none of some ids in any topic of the stage, in Redis and in what the
+// processes said. It returns the number of texts.
+func (s *stage) wantNowhere(ids map[string]bool) (searched int) {
+	s.t.Helper()
 	search := func(where string, text []byte) {
 		searched++
 		for _, id := range anID.FindAll(text, -1) {
-			if users[string(id)] {
-				s.t.Errorf("%s has user %s", where, id)
+			if ids[string(id)] {
+				s.t.Errorf("%s has %s", where, id)
 				return
 			}
 		}
@@ -210,9 +242,7 @@ func (s *stage) wantHidden(n int) {
 		search("key "+key, fmt.Append(nil, key, all))
 	}
 	s.eachOutput(func(name string, content []byte) { search(name, content) })
-	if len(users) == 0 || searched < n/2 {
-		s.t.Errorf("%d users were searched for in %d texts", len(users), searched)
-	}
+	return searched
 }
 
 // TestE2EPrivate: events without ids are published once each while rules are turned on and a

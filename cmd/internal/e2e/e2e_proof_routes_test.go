@@ -96,12 +96,13 @@ func (s *stage) routed(origins ...string) (total *contents, in map[string]*conte
 }
 
 // TestE2EProofRoutes kills the bridge of a stream with four topics and rules for private data
-// again and again, while routes and rules change five times. Each event is once in the topic
+// again and again, while routes and rules change eight times. Each event is once in the topic
 // of the routes of its checkpoint, as an independent redactor has it by the rules that the
-// record names. What a route drops is in none.
+// record names. What a route drops is in none. While values are encrypted, a subject is
+// forgotten during each death: its events stay, and nobody opens their values.
 func TestE2EProofRoutes(t *testing.T) {
 	t.Parallel()
-	kills, seed := int(size(t, "E2E_KILLS", 12, 12)), seedOf(t)
+	kills, seed := int(size(t, "E2E_KILLS", 18, 18)), seedOf(t)
 	v := startServers(t, owned{})
 	each(t, servers.Real(t), []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce}, func(t *testing.T, mode bridge.Mode) {
 		const burst = 1500
@@ -109,19 +110,27 @@ func TestE2EProofRoutes(t *testing.T) {
 		s.deliver(mode)
 		s.simulate()
 		d, private := newDeaths(s, seed, burst), newRedactions(t)
-		s.private = private
+		seals := newUnsealer(t)
+		s.private, private.seals = private, seals
+		f := newForgetter(s, seed, seals)
 		if mode == bridge.AtLeastOnce {
 			d.points = plainPoints
 		}
 		for phase := range private.sets {
 			s.settings["KAFKA_ROUTES"] = routings[phase%len(routings)].of(s.topic)
 			s.hide(private.sets[phase])
-			d.afterEvents(200) // each change is committed
+			dies := func(do func()) { do() }
+			if private.sets[phase].encrypt != "" {
+				s.command(0, "topics", "create", "--execute") // run creates no topic of keys beside events
+				dies = func(do func()) { f.during(s.settings, int(s.checkpoint().Events), do) }
+			}
+			dies(func() { d.afterEvents(200) }) // each change is committed
 			for range max(1, kills/len(private.sets)) - 1 {
-				d.one()
+				dies(d.one)
 			}
 		}
 		s.finish()
+		seals.load(s)
 		n := int(s.checkpoint().Events)
 		total, in := s.routed()
 		lost, dropped := s.wantRouted(n, mode, in)
@@ -129,13 +138,15 @@ func TestE2EProofRoutes(t *testing.T) {
 			t.Errorf("%d of %d events are not in a topic, %d records are copies, %d are wrong", lost, n, twice, total.wrong)
 		}
 		private.wantAll()
+		seals.wantForgotten(s)
 		changes := s.changedRoutes()
 		if want := len(private.sets) - 1; changes != want || dropped == 0 {
 			t.Errorf("the history has %d changes of the routes, want %d; %d events were dropped", changes, want, dropped)
 		}
 		t.Logf("e2e: proof, routes and private data: %s, %d kills (%s), %d events: %d lost, %d twice, %d dropped, "+
-			"%d sets of rules, %d changes of the routes, E2E_SEED=%d", mode, kills, ways(d.ways), n, lost, total.twice(),
-			dropped, len(private.named), changes, seed)
+			"%d sets of rules, %d changes of the routes, %d subjects forgotten with %d kills, %d values readable, %d not, "+
+			"%d constants, E2E_SEED=%d", mode, kills, ways(d.ways), n, lost, total.twice(), dropped, len(private.named), changes,
+			len(seals.forgotten), f.kills, seals.readable, seals.unreadable, seals.constants, seed)
 	})
 }
 
