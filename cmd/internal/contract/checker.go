@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"unicode"
@@ -70,10 +71,8 @@ const mismatchCost = 160
 func (c *Checker) list(d bridge.Difference) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i := range c.known {
-		if c.known[i] == d {
-			return
-		}
+	if slices.Contains(c.known, d) {
+		return
 	}
 	if c.more = c.more || len(c.known) == listed; c.more {
 		return
@@ -115,6 +114,6 @@ func (c *Checker) Status() *bridge.SchemaCheck {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	known := c.known[:len(c.known):len(c.known)]
+	known := slices.Clip(c.known)
 	return &bridge.SchemaCheck{Mismatches: c.mismatches, Differences: known, More: c.more, Unchecked: c.unchecked}
 }

@@ -44,7 +44,9 @@ func TestChecker(t *testing.T) {
 	}
 	c.Observe(bridge.Observation{What: bridge.ObserveCommit, Receipt: bridge.Receipt{Mismatched: 2}})
 	got := c.Status()
-	differences := []bridge.Difference{{Pointer: "/id", Text: "is number, want string"}, {Pointer: "/x", Text: "is not in the schema"}}
+	differences := []bridge.Difference{
+		{Pointer: "/id", Text: "is number, want string"}, {Pointer: "/x", Text: "is not in the schema"},
+	}
 	if diff := cmp.Diff(&bridge.SchemaCheck{Mismatches: 2, Differences: differences}, got); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}
