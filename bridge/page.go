@@ -50,15 +50,18 @@ type Event struct {
 	Shared bool
 	// Republished marks an event that a rewind publishes again.
 	Republished bool
-	// Late is the time from the event to the listing of its window, if an earlier window
-	// ended after the event: the API showed the event late, or no process was listing.
-	// Otherwise it is 0.
-	Late time.Duration
 	// AtBorder marks an item that was at the end of the page before, with the same bytes.
 	AtBorder bool
 	// Route is RouteDrop, or the place in Routes.Topics, from 1, of the topic that gets
 	// the event; 0 is the default topic. An unreadable item has no route.
 	Route uint8
+	// Late is the time from the event to the listing of its window, if an earlier window
+	// ended after the event: the API showed the event late, or no process was listing.
+	// Otherwise it is 0.
+	Late time.Duration
+	// Mismatch is how the event differs from the schema of its topic; nil if it fits, or is
+	// not checked. A Sink counts such an event, and publishes it or treats it as a defect.
+	Mismatch *Mismatch
 	// Sums identify the item if there are rules for private data, otherwise nil.
 	Sums *Sums
 }
@@ -71,7 +74,8 @@ const NoTime int64 = math.MinInt64
 // Defect is a stable code for what makes an item unpublishable.
 type Defect string
 
-// The defects. The engine sets DefectSharedID, a Sink DefectTooLarge, a Source the others.
+// The defects. The engine sets DefectSharedID, a Sink DefectTooLarge and DefectMismatch, a
+// Source the others.
 const (
 	DefectNone      Defect = ""
 	DefectNotObject Defect = "not-an-object"
@@ -84,6 +88,8 @@ const (
 	// DefectPrivate is an item to which a rule for private data cannot be applied with
 	// certainty.
 	DefectPrivate Defect = "private-data"
+	// DefectMismatch is an event with a Mismatch, if such events are not published.
+	DefectMismatch Defect = "schema-mismatch"
 )
 
 // Unreadable reports whether the Source could not read the item as the settings say.

@@ -61,6 +61,8 @@ type Receipt struct {
 	// Restamped counts published events whose time the topic does not accept: the timestamp
 	// of their records is the publish time.
 	Restamped int
+	// Mismatched counts the events that have a Mismatch, published or not.
+	Mismatched int
 	// Bytes is the total size of the published values.
 	Bytes int64
 	// Topics are those of Sink.Topics after the batch, as far as the session knows.

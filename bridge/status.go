@@ -141,6 +141,9 @@ type Status struct {
 	// the period is unknown.
 	Attested *Attested `json:"attested,omitempty"`
 
+	// Schema is nil if events are not compared with a schema, or if the result is unknown.
+	Schema *SchemaCheck `json:"schema,omitempty"`
+
 	// Dependencies are keyed by DependencySource, DependencySink and
 	// DependencyStore. A standby does not use the source.
 	Dependencies map[string]Dependency `json:"dependencies,omitempty"`

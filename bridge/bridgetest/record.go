@@ -21,6 +21,8 @@ type Record struct {
 	Time int64
 	// Defect is the reason of a dead letter; empty for other records.
 	Defect bridge.Defect
+	// Mismatched is set if the event had a Mismatch; a consumer does not find it.
+	Mismatched bool
 }
 
 // recordsOf copies the page's events.
@@ -31,6 +33,7 @@ func (s *Sink) recordsOf(page *bridge.Page) []Record {
 		records = append(records, Record{
 			Stream: s.stream, ID: string(e.AppendRecordID(nil)), Key: bytes.Clone(e.Key),
 			Value: bytes.Clone(e.Raw), Time: e.Time, Defect: e.Defect,
+			Mismatched: e.Mismatch != nil,
 		})
 	}
 	return records
@@ -40,6 +43,9 @@ func receiptOf(records []Record) bridge.Receipt {
 	var receipt bridge.Receipt
 	letters := make(map[bridge.Defect]int)
 	for _, r := range records {
+		if r.Mismatched {
+			receipt.Mismatched++
+		}
 		if r.Defect != bridge.DefectNone {
 			letters[r.Defect]++
 			continue

@@ -21,7 +21,7 @@ const keptID = 256
 // Reasons are the possible values of DeadLetter.Reason.
 var Reasons = []string{
 	string(bridge.DefectNotObject), string(bridge.DefectTime), string(bridge.DefectBadText),
-	string(bridge.DefectTooLarge), string(bridge.DefectSharedID), string(bridge.DefectPrivate),
+	string(bridge.DefectTooLarge), string(bridge.DefectSharedID), string(bridge.DefectPrivate), string(bridge.DefectMismatch),
 }
 
 // Place is the partition and offset of a dead letter.

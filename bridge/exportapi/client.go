@@ -127,13 +127,25 @@ func (c *Client) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, e
 	return page, err
 }
 
-// Decode implements bridge.Source. Then it applies the rules for private data.
+// Decode implements bridge.Source. Then it applies the rules for private data, and Config.Check.
 func (c *Client) Decode(p *bridge.Page) error {
-	err := c.decode(p)
-	if err == nil && c.private != nil {
-		err = c.private.hide(p, c.decoders.V)
+	if err := c.decode(p); err != nil {
+		return err
 	}
-	return err
+	return c.prepare(p)
+}
+
+// prepare makes the events of a page as they are published.
+func (c *Client) prepare(p *bridge.Page) error {
+	if c.private != nil {
+		if err := c.private.hide(p, c.decoders.V); err != nil {
+			return err
+		}
+	}
+	if c.cfg.Check != nil {
+		c.cfg.Check(p)
+	}
+	return nil
 }
 
 func (c *Client) decode(p *bridge.Page) error {
@@ -160,8 +172,8 @@ func (c *Client) decode(p *bridge.Page) error {
 // data. It must not run concurrently with Decode. The page need not be released.
 func (c *Client) DecodeItem(item []byte) (*bridge.Page, error) {
 	page, err := c.decodeItem(item)
-	if err == nil && c.private != nil {
-		err = c.private.hide(page, c.decoders.V)
+	if err == nil {
+		err = c.prepare(page)
 	}
 	if err != nil {
 		return nil, err
@@ -175,6 +187,9 @@ func (c *Client) DecodeRecord(value []byte, id string) (*bridge.Page, error) {
 	page, err := c.decodeItem(value)
 	if err == nil && page.Events[0].ID == nil {
 		page.Events[0].Sums = bridge.SumsOfRecord([]byte(id))
+	}
+	if err == nil && c.cfg.Check != nil {
+		c.cfg.Check(page)
 	}
 	return page, err
 }

@@ -52,6 +52,9 @@ type Config struct {
 	// Keys returns the keys of encrypted values, which the Client closes. It is required with
 	// rules that encrypt; seal.None withholds the values, for those who publish nothing.
 	Keys func() seal.Keys
+	// Check, if not nil, sets Event.Mismatch of the decoded events of a page, as they are
+	// published. Fetch and Decode call it, each on its own goroutine.
+	Check func(*bridge.Page)
 	// Beside marks a client of a job, which runs beside the streams. See Shared.
 	Beside bool
 

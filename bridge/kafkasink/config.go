@@ -65,6 +65,7 @@ type Config struct {
 
 	Headers    string `env:"BRIDGE_HEADERS" stream:"yes" values:"cloudevents,minimal,none" desc:"headers of event records"`
 	OnBadEvent string `env:"BRIDGE_ON_BAD_EVENT" stream:"yes" values:"dlq,dlq-all,stop" desc:"action for an event that cannot be published: write a dead letter or stop the stream; if every item is unreadable the stream stops, except with dlq-all"`
+	OnMismatch string `env:"BRIDGE_ON_SCHEMA_MISMATCH" stream:"yes" values:"publish,bad-event" desc:"action for an event that differs from EVENT_SCHEMA: publish and count it, or treat it as set by BRIDGE_ON_BAD_EVENT"`
 	OnExpired  string `env:"BRIDGE_ON_EXPIRED" stream:"yes" values:"publish-time,stop" desc:"action for an event whose time the topic would not retain"`
 }
 
@@ -74,9 +75,12 @@ func DefaultConfig() Config {
 	return Config{
 		Config: kafkaclient.DefaultConfig(), Timestamp: "event", Key: "/userId", Compression: "snappy",
 		CheckpointTopic: "exportbridge.checkpoints", TransactionTimeout: 30 * time.Second,
-		Headers: headersCloudEvents, OnBadEvent: "dlq", OnExpired: "publish-time",
+		Headers: headersCloudEvents, OnBadEvent: "dlq", OnMismatch: "publish", OnExpired: "publish-time",
 	}
 }
+
+// DivertsMismatches reports whether events that differ from their schema are bad events.
+func (c *Config) DivertsMismatches() bool { return c.OnMismatch == badEvent }
 
 // Cluster tells sessions of the cluster's topics and of the processes of the streams. of
 // is the stream, or the job, of the session. It is called concurrently.
@@ -111,6 +115,7 @@ const (
 	headersNone        = "none"
 	stopStream         = "stop"
 	divertAll          = "dlq-all"
+	badEvent           = "bad-event"
 )
 
 // keyPattern matches a JSON pointer (RFC 6901) or none.
@@ -156,6 +161,7 @@ func (c *Config) Validate() error {
 	p.Check(c.Redacted == "" || c.Headers != headersNone, "BRIDGE_HEADERS",
 		"must be cloudevents or minimal with EVENT_DROP, EVENT_HASH, EVENT_MASK or EVENT_ENCRYPT: a header names the rules")
 	p.OneOf("BRIDGE_ON_BAD_EVENT", c.OnBadEvent, "dlq", divertAll, stopStream)
+	p.OneOf("BRIDGE_ON_SCHEMA_MISMATCH", c.OnMismatch, "publish", badEvent)
 	p.OneOf("BRIDGE_ON_EXPIRED", c.OnExpired, "publish-time", stopStream)
 	return p.Err()
 }

@@ -30,10 +30,13 @@ type deadLetter struct {
 // divert builds a dead letter, or rejects the page.
 func (b *builder) divert(made *builtPage, l deadLetter) error {
 	if made.letters == nil {
+		hint := "set BRIDGE_ON_BAD_EVENT=dlq to send such events to topic " + b.cfg.DeadTopic()
+		if l.defect == bridge.DefectMismatch {
+			hint = "correct EVENT_SCHEMA, or set BRIDGE_ON_SCHEMA_MISMATCH=publish, or " + hint
+		}
 		return &bridge.Fault{
-			Class: bridge.Permanent, Reason: bridge.ReasonEvent, Code: string(l.defect),
-			Hint: "set BRIDGE_ON_BAD_EVENT=dlq to send such events to topic " + b.cfg.DeadTopic(),
-			Err:  fmt.Errorf("%s: %s", nameItem(l.page, l.event), l.message(b.cfg.TimePointer)),
+			Class: bridge.Permanent, Reason: bridge.ReasonEvent, Code: string(l.defect), Hint: hint,
+			Err: fmt.Errorf("%s: %s", nameItem(l.page, l.event), l.message(b.cfg.TimePointer)),
 		}
 	}
 	rec := b.deadLetter(made, l)
@@ -106,8 +109,11 @@ func smallDeadLetter(to *kafkaclient.Topic, l deadLetter, rec kgo.Record) kgo.Re
 
 // message describes the defect of the event, whose time should be at timePointer.
 func (d *deadLetter) message(timePointer string) string {
-	if d.defect == bridge.DefectTooLarge {
+	switch d.defect {
+	case bridge.DefectTooLarge:
 		return fmt.Sprintf("the record takes %d bytes, topic %s takes %d", d.size, d.to.Name, d.to.Settings.MaxMessage)
+	case bridge.DefectMismatch:
+		return "the event differs from EVENT_SCHEMA: " + d.event.Mismatch.String()
 	}
 	return cmp.Or(map[bridge.Defect]string{
 		bridge.DefectNotObject: "the item is not a JSON object",

@@ -115,6 +115,7 @@ func (t *tally) add(r bridge.Receipt) {
 	t.Published += r.Published
 	t.Restamped += r.Restamped
 	t.Dropped += r.Dropped
+	t.Mismatched += r.Mismatched
 	t.Bytes += r.Bytes
 	for defect, n := range r.DeadLettered {
 		if t.DeadLettered == nil {

@@ -145,6 +145,9 @@ func (b *builder) add(made *builtPage, page *bridge.Page, ev *bridge.Event) erro
 	}
 	b.trace = to.trace
 	letter := deadLetter{page: page, event: ev, defect: ev.Defect, to: to.Topic}
+	if ev.Mismatch != nil {
+		made.receipt.Mismatched++
+	}
 	switch {
 	case ev.Route == bridge.RouteDrop:
 		made.receipt.Dropped++
@@ -153,6 +156,9 @@ func (b *builder) add(made *builtPage, page *bridge.Page, ev *bridge.Event) erro
 		return b.divert(made, letter)
 	case len(ev.Raw) == 0: // would be a tombstone
 		letter.defect = bridge.DefectNotObject
+		return b.divert(made, letter)
+	case ev.Mismatch != nil && b.cfg.DivertsMismatches():
+		letter.defect = bridge.DefectMismatch
 		return b.divert(made, letter)
 	}
 	stamp, restamped := made.stamp(b.cfg.Timestamp, to, ev)

@@ -104,13 +104,13 @@ func TestConfigValidate(t *testing.T) {
 		"all at once": {func(c *settings) {
 			c.Brokers, c.Topic, c.Retention, c.Compression = []string{"nohost"}, "a b", "30d", "zip"
 			c.Key, c.Partitions, c.Replication, c.MaxMessage = "userId", 0, 0, 5
-			c.Headers, c.OnBadEvent, c.OnExpired, c.Timestamp = "x", "x", "x", "x"
+			c.Headers, c.OnBadEvent, c.OnExpired, c.Timestamp, c.OnMismatch = "x", "x", "x", "x", "x"
 			c.Mode, c.CheckpointTopic, c.TransactionTimeout = "x", "a b", time.Second
 			c.Group, c.SessionTimeout = "", time.Millisecond
 		}, "KAFKA_DELIVERY,KAFKA_CHECKPOINT_TOPIC,KAFKA_TRANSACTION_TIMEOUT,BRIDGE_GROUP,BRIDGE_SESSION_TIMEOUT," +
 			"KAFKA_BROKERS,KAFKA_TOPIC,KAFKA_RETENTION,KAFKA_COMPRESSION,KAFKA_KEY," +
 			"KAFKA_PARTITIONS,KAFKA_REPLICATION,KAFKA_MAX_MESSAGE_BYTES,BRIDGE_HEADERS,BRIDGE_ON_BAD_EVENT," +
-			"BRIDGE_ON_EXPIRED,KAFKA_TIMESTAMP"},
+			"BRIDGE_ON_SCHEMA_MISMATCH,BRIDGE_ON_EXPIRED,KAFKA_TIMESTAMP"},
 		"key with escape":            {func(c *settings) { c.Key = "/payload/a~1b/m~0n" }, ""},
 		"key with empty name":        {func(c *settings) { c.Key = "/" }, ""},
 		"key is none":                {func(c *settings) { c.Key = "none" }, ""},

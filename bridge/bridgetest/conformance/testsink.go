@@ -184,8 +184,10 @@ func sinkReceipt(t *testing.T, f SinkFixture) {
 	b := batchOf(0, 4)
 	events := b.Pages[0].Events
 	events[1].Defect, events[3].Defect = bridge.DefectTime, bridge.DefectNotObject
+	events[0].Mismatch, events[1].Mismatch = new(bridge.Mismatch), new(bridge.Mismatch)
 	want := bridge.Receipt{
 		Published:    2,
+		Mismatched:   2,
 		DeadLettered: map[bridge.Defect]int{bridge.DefectTime: 1, bridge.DefectNotObject: 1},
 		Bytes:        int64(len(events[0].Raw) + len(events[2].Raw)),
 	}

@@ -83,34 +83,43 @@ func KafkaJars(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return download(ctx, "kafka-"+version, func(dir, to string) ([]string, error) {
+		pom := fmt.Sprintf(kafkaPOM, version)
+		return []string{"dependency:copy-dependencies", "-DoutputDirectory=" + to, "-DincludeScope=runtime"},
+			os.WriteFile(filepath.Join(dir, "pom.xml"), []byte(pom), 0o600)
+	})
+}
+
+// download returns a folder in the user's cache, and has Maven fill it the first time, with the
+// arguments that prepare returns. Maven runs in dir and fills to. Several may call it at once.
+func download(ctx context.Context, name string, prepare func(dir, to string) ([]string, error)) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("find a cache for Kafka's jars: %w", err)
+		return "", fmt.Errorf("find a cache for %s: %w", name, err)
 	}
-	home := filepath.Join(cache, "exportbridge", "kafka-"+version)
+	home := filepath.Join(cache, "exportbridge", name)
 	if exists(home) {
 		return home, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(home), 0o700); err != nil {
-		return "", fmt.Errorf("make a cache for Kafka's jars: %w", err)
+		return "", fmt.Errorf("make a cache for %s: %w", name, err)
 	}
 	unlock, err := lockFile(ctx, home+".lock")
 	if err != nil {
-		return "", fmt.Errorf("wait for another download of Kafka: %w", err)
+		return "", fmt.Errorf("wait for another download of %s: %w", name, err)
 	}
 	defer unlock()
 	if exists(home) { // another process has filled it
 		return home, nil
 	}
-	if err := downloadKafka(ctx, version, home); err != nil && !exists(home) {
-		return "", fmt.Errorf("download Kafka %s: %w", version, err)
+	if err := fill(ctx, home, prepare); err != nil && !exists(home) {
+		return "", fmt.Errorf("download %s: %w", name, err)
 	}
 	return home, nil
 }
 
-// downloadKafka fills a folder beside home and then renames it, so that an existing home is
-// complete.
-func downloadKafka(ctx context.Context, version, home string) error {
+// fill fills a folder beside home and then renames it, so that an existing home is complete.
+func fill(ctx context.Context, home string, prepare func(dir, to string) ([]string, error)) error {
 	maven, err := findProgram("mvn")
 	if err != nil {
 		return err
@@ -120,18 +129,17 @@ func downloadKafka(ctx context.Context, version, home string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	pom := fmt.Sprintf(kafkaPOM, version)
-	if err := os.WriteFile(filepath.Join(dir, "pom.xml"), []byte(pom), 0o600); err != nil {
+	to := filepath.Join(dir, "lib")
+	args, err := prepare(dir, to)
+	if err != nil {
 		return err
 	}
-	lib := filepath.Join(dir, "lib")
-	cmd := exec.CommandContext(ctx, maven, "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory="+lib,
-		"-DincludeScope=runtime")
+	cmd := exec.CommandContext(ctx, maven, append([]string{"-q", "-B"}, args...)...)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("mvn: %w\n%s", err, out)
 	}
-	return os.Rename(lib, home)
+	return os.Rename(to, home)
 }
 
 func exists(path string) bool {

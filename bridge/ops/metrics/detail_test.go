@@ -46,9 +46,9 @@ func TestDetail(t *testing.T) {
 		streams     int
 		least, most int // series that one stream more has
 	}{
-		{metrics.DetailAuto, 10, 250, 270},
+		{metrics.DetailAuto, 10, 250, 275},
 		{metrics.DetailAuto, 11, 15, 22},
-		{metrics.DetailStream, 11, 250, 270},
+		{metrics.DetailStream, 11, 250, 275},
 		{metrics.DetailProcess, 1, 15, 22},
 	} {
 		each := series(fleet(tc.detail, tc.streams)) - series(fleet(forced(tc.detail, tc.streams), tc.streams-1))

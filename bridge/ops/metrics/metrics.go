@@ -41,6 +41,7 @@ type Metrics struct {
 	dropped      bounded
 	restamped    counter
 	unrouted     counter
+	mismatched   counter
 	tailChanged  bounded
 	repeated     counter
 	atBorder     counter
@@ -201,6 +202,8 @@ func (m *Metrics) defineSink() {
 	m.restamped = m.counter(seldom, "events_restamped_total",
 		"Events published with the publish time because the topic would not retain their event time.")
 	m.unrouted = m.counter(seldom, "events_dropped_by_route_total", "Events that a route of KAFKA_ROUTES drops.")
+	m.mismatched = m.counter(seldom, "events_schema_mismatched_total",
+		"Events that differ from EVENT_SCHEMA: published, or dead letters (BRIDGE_ON_SCHEMA_MISMATCH).")
 	m.shared = m.counter(seldom, "events_shared_id_total",
 		"Items that share their id with a different item of the page: published, or dead letters (BRIDGE_ON_SHARED_ID).")
 	m.repeated = m.counter(seldom, "events_repeated_total", "Items listed twice in one page and published once.")
@@ -370,6 +373,7 @@ func (m *Metrics) committed(o bridge.Observation) {
 	m.bytes.add(s, float64(o.Receipt.Bytes))
 	m.restamped.add(s, float64(o.Receipt.Restamped))
 	m.unrouted.add(s, float64(o.Receipt.Dropped))
+	m.mismatched.add(s, float64(o.Receipt.Mismatched))
 	m.repeated.add(s, float64(o.Repeated))
 	m.atBorder.add(s, float64(o.AtBorder))
 	m.shared.add(s, float64(o.Shared))

@@ -101,6 +101,8 @@ func TestObservedInto(t *testing.T) {
 			`late_event_seconds_sum{stream="events"} 3600`},
 		{bridge.Observation{What: bridge.ObserveCommit, Receipt: bridge.Receipt{Dropped: 3}},
 			`events_dropped_by_route_total{stream="events"} 3`},
+		{bridge.Observation{What: bridge.ObserveCommit, Receipt: bridge.Receipt{Mismatched: 2}},
+			`events_schema_mismatched_total{stream="events"} 2`},
 		{bridge.Observation{What: bridge.ObserveCommit, AtBorder: 3}, `border_repeats_total{stream="events"} 3`},
 		{bridge.Observation{What: bridge.ObserveStuck, Code: "cycle"},
 			`cursor_no_progress_total{kind="cycle",stream="events"} 1`},

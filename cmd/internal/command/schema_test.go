@@ -96,16 +96,18 @@ func TestSchemaRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]string{
-		"schema check":                             "or has no schema of topic export.events\nTry: exportbridge schema infer",
-		"schema infer -n 0":                        "-n 0 is below 1",
-		"schema check -n -1":                       "-n -1 is below 1",
-		"schema types -n 0":                        "-n 0 is below 1",
-		"schema infer --stream x":                  "unknown stream",
-		"schema nosuch":                            "unknown command",
-		"schema check --event-schema {":            "EVENT_SCHEMA",
-		"schema check --event-schema a.json":       "for a file set EVENT_SCHEMA_FILE=events.schema.json",
-		"asyncapi --event-schema 3":                "a schema is an object",
-		"asyncapi --set EVENT_SCHEMA_FILE=" + file: "#a",
+		"schema check":                              "or has no schema of topic export.events\nTry: exportbridge schema infer",
+		"schema infer -n 0":                         "-n 0 is below 1",
+		"schema check -n -1":                        "-n -1 is below 1",
+		"schema types -n 0":                         "-n 0 is below 1",
+		"schema infer --stream x":                   "unknown stream",
+		"schema nosuch":                             "unknown command",
+		"schema check --event-schema {":             "EVENT_SCHEMA",
+		"schema check --event-schema a.json":        "for a file set EVENT_SCHEMA_FILE=events.schema.json",
+		"asyncapi --event-schema 3":                 "a schema is an object",
+		"asyncapi --set EVENT_SCHEMA_FILE=" + file:  "EVENT_SCHEMA (file " + file + ") is not a JSON Schema",
+		"run --set EVENT_SCHEMA_FILE=" + file:       "correct the file, or write one: exportbridge schema infer",
+		"run --bridge-on-schema-mismatch bad-event": "BRIDGE_ON_SCHEMA_MISMATCH is bad-event, but events have no schema",
 	} {
 		if got := runProgram(t, env, strings.Fields(args)...); got.code != cli.ExitUsage ||
 			!strings.Contains(got.stderr, want) ||
@@ -136,8 +138,8 @@ func TestSchemaTopics(t *testing.T) {
 	env := map[string]string{"KAFKA_BROKERS": addr, "KAFKA_ROUTES": "order*=orders,x=rare"}
 	file := filepath.Join(t.TempDir(), "events.schema.json")
 	got := runProgram(t, env, "schema", "infer", "-o", file)
-	if got.code != cli.ExitOK || strings.Count(got.stderr, "left out: ") != shownUnreadable ||
-		!strings.Contains(got.stderr, "\n2 records more left out\ntopic export.events: inferred from 1 record\ntopic orders: ") {
+	if got.code != cli.ExitOK || strings.Count(got.stderr, " of topic export.events left out: ") != shownUnreadable ||
+		!strings.Contains(got.stderr, "\n2 records more of topic export.events left out\ntopic export.events: inferred from 1 record\ntopic orders: ") {
 		t.Fatalf("infer: %+v", got)
 	}
 	env["EVENT_SCHEMA_FILE"] = file

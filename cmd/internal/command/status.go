@@ -235,12 +235,38 @@ func (s *streamStatus) addCounts(add func(name, text string)) {
 	if late := s.Live.Late.Text(); late != "" {
 		add("late", "events that the API showed late, since the start: "+late)
 	}
+	s.addSchema(add)
 	if s.Live.Dropped > 0 {
 		add("dropped", humanize.Comma(s.Live.Dropped)+" events by a route")
 	}
 	if s.Live.DeadLettered > 0 {
 		add("dead", fmt.Sprintf("%s dead letters since the start, %s of the events: exportbridge dlq list",
 			humanize.Comma(s.Live.DeadLettered), percent(s.Live.DeadShare())))
+	}
+}
+
+// addSchema adds what the owner found when it compared events with EVENT_SCHEMA.
+func (s *streamStatus) addSchema(add func(name, text string)) {
+	found := s.Live.Schema
+	if found == nil {
+		return
+	}
+	text := "no event differs from EVENT_SCHEMA since the start"
+	if found.Mismatches > 0 {
+		text = strings.Replace(text, "no event differs", humanize.Comma(found.Mismatches)+" events differ", 1)
+	}
+	if len(found.Unchecked) > 0 {
+		text += "; not compared: topic " + strings.Join(found.Unchecked, ", ")
+	}
+	add("schema", text)
+	if found.Mismatches == 0 {
+		return
+	}
+	for i := range found.Differences {
+		add("differs", found.Differences[i].Place()+" "+found.Differences[i].Text)
+	}
+	if found.More {
+		add("differs", "further differences: exportbridge schema check")
 	}
 }
 

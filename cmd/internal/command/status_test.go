@@ -43,6 +43,9 @@ func TestStatusRows(t *testing.T) {
 	resting.Rate, stuck.Rate, stuck.Pace = 0.1, 0, 0
 	expiring := live(bridge.StatePaused, time.Minute)
 	expiring.Version.Seq, expiring.PausedUntil = 6, now.Add(time.Minute).UnixMilli()
+	fitting, differing := live(bridge.StateIdle, 0), live(bridge.StateIdle, 0)
+	fitting.Schema = &bridge.SchemaCheck{Unchecked: []string{"rare"}}
+	differing.Schema = &bridge.SchemaCheck{Mismatches: 1234, Differences: []bridge.Difference{{Pointer: "/a", Text: "is missing"}}}
 	for name, test := range map[string]struct {
 		live       *bridge.Status
 		checkpoint *bridge.Checkpoint
@@ -78,6 +81,12 @@ func TestStatusRows(t *testing.T) {
 		"not running": {nil, drained,
 			map[string]string{"position": "2026-11-20 12:00:00Z, 1h0m ago, at the end of what was read", "speed": "",
 				"published": ""}},
+		"events fit their schema": {fitting, drained, map[string]string{
+			"schema": "no event differs from EVENT_SCHEMA since the start; not compared: topic rare", "differs": "",
+		}},
+		"events differ from their schema": {differing, drained, map[string]string{
+			"schema": "1,234 events differ from EVENT_SCHEMA since the start", "differs": "/a is missing",
+		}},
 		"nothing is read yet": {nil, fresh, map[string]string{"position": "the start of the export: the earliest event"}},
 	} {
 		report := control.NewReport("events", bridge.ExactlyOnce)

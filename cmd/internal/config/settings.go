@@ -278,7 +278,7 @@ func (l *loader) loadStream(name string, need Uses, now time.Time) Stream {
 	kafka := &loader{src: l.src, stream: name}
 	kafka.fillKafka(&st)
 	st.Kafka.Attested, st.Kafka.Encrypted = st.Attest.On(), st.Export.Private.Encrypts()
-	kafka.fill(&st.Contract, name)
+	st.Contract.File = kafka.fill(&st.Contract, name)["EVENT_SCHEMA"].path
 	if need&UsesKafka != 0 {
 		l.take(kafka.problems)
 	}

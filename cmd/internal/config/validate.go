@@ -53,7 +53,10 @@ func (st *Stream) validate(need Uses) (p bridge.Problems) {
 	}
 	if need&UsesKafka != 0 {
 		p.Add(st.Kafka.Validate())
-		p.Add(st.Contract.Validate())
+		topics := st.Kafka.Topics()
+		p.Add(st.Contract.Validate(topics.OfEvents()))
+		p.Check(st.Contract.Schema != "" || !st.Kafka.DivertsMismatches(), "BRIDGE_ON_SCHEMA_MISMATCH",
+			"is bad-event, but events have no schema; set EVENT_SCHEMA_FILE=events.schema.json, see exportbridge schema infer")
 	}
 	return p
 }

@@ -5,6 +5,7 @@ package contract
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"strings"
 
@@ -13,22 +14,47 @@ import (
 
 // Config has the settings of a stream's contract.
 type Config struct {
-	Schema string `env:"EVENT_SCHEMA" stream:"yes" desc:"JSON Schema of the events for asyncapi, schema check and schema register, usually from a file: EVENT_SCHEMA_FILE; with KAFKA_ROUTES, $defs can have a schema of each topic, by its name; run publishes events whether they fit it or not"`
+	// File is the file that Schema was read from, empty for none.
+	File string
+
+	Schema string `env:"EVENT_SCHEMA" stream:"yes" desc:"JSON Schema of the events, usually from a file: EVENT_SCHEMA_FILE; run compares each event with it and counts those that differ; asyncapi, schema check and schema register use it too; with KAFKA_ROUTES, $defs can have a schema of each topic, by its name"`
 }
 
-// Validate checks that the schema is one.
-func (c *Config) Validate() error {
+// Validate checks that the schema is one, for each of the stream's topics.
+func (c *Config) Validate(topics []string) error {
 	if c.Schema == "" {
 		return nil
 	}
-	if _, err := Compile(c.Schema); err != nil {
-		hint := ""
-		if !json.Valid([]byte(c.Schema)) && !strings.ContainsAny(c.Schema, "{\n") { // the name of a file
+	_, err := Compile(c.Schema)
+	if err == nil {
+		_, err = compileTopics(c.Schema, topics)
+	}
+	if err != nil {
+		hint, file := "", ""
+		if c.File != "" {
+			file, hint = "(file "+c.File+") ", "; correct the file, or write one: exportbridge schema infer -o FILE"
+		} else if !json.Valid([]byte(c.Schema)) && !strings.ContainsAny(c.Schema, "{\n") { // the name of a file
 			hint = "; for a file set EVENT_SCHEMA_FILE=events.schema.json"
 		}
-		return bridge.Problemf("EVENT_SCHEMA", "is not a JSON Schema: %v%s", err, hint)
+		return bridge.Problemf("EVENT_SCHEMA", "%sis not a JSON Schema: %v%s", file, err, hint)
 	}
 	return nil
+}
+
+// compileTopics returns the JSON Schemas of a stream's topics, nil for a topic without one.
+func compileTopics(text string, topics []string) ([]*Schema, error) {
+	all := make([]*Schema, len(topics))
+	for i, topic := range topics {
+		of := SchemaOf(text, topic, topics)
+		if of == "" {
+			continue
+		}
+		var err error
+		if all[i], err = Compile(of); err != nil {
+			return nil, fmt.Errorf("the schema of topic %s: %w", topic, err)
+		}
+	}
+	return all, nil
 }
 
 // SchemaOf returns the JSON Schema of the events of one of a stream's topics: its definition in

@@ -3,6 +3,8 @@ package contract
 import (
 	"cmp"
 	"slices"
+
+	"exportbridge/bridge"
 )
 
 // maxRows is how many differences a Report lists at most.
@@ -16,25 +18,25 @@ type Report struct {
 	// Unlisted is how many differences are in no row, because there are too many.
 	Unlisted int `json:"unlisted"`
 
-	rows map[Difference]int // index in Rows
+	rows map[bridge.Difference]int // index in Rows
 }
 
 // Row is a difference, with the number of records that have it.
 type Row struct {
-	Difference
+	bridge.Difference
 	Records int    `json:"records"`
 	First   string `json:"first"` // place of the first record: PARTITION@OFFSET
 }
 
 // Add adds the differences of the event at a place. It returns the ones that are new.
-func (r *Report) Add(place string, found []Difference) (fresh []Difference) {
+func (r *Report) Add(place string, found []bridge.Difference) (fresh []bridge.Difference) {
 	r.Records++
 	if len(found) == 0 {
 		return nil
 	}
 	r.Differing++
 	if r.rows == nil {
-		r.rows = make(map[Difference]int)
+		r.rows = make(map[bridge.Difference]int)
 	}
 	for _, d := range found {
 		i, known := r.rows[d]

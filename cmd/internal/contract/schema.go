@@ -2,13 +2,15 @@ package contract
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+
+	"exportbridge/bridge"
 )
 
 // Schema is a compiled JSON Schema of events. It can be used concurrently.
@@ -47,26 +49,15 @@ func (noFiles) Load(url string) (any, error) {
 	return nil, fmt.Errorf("%s is not in the file; put it below $defs", url)
 }
 
-// Difference is what an event and the schema differ in. It contains no value of the event.
-type Difference struct {
-	// Pointer is a JSON pointer, with * for the items of an array and for names that the
-	// schema does not list.
-	Pointer string `json:"pointer"`
-	Text    string `json:"difference"`
-}
-
-// Place is the pointer, or words for the whole event.
-func (d *Difference) Place() string { return cmp.Or(d.Pointer, "the event") }
-
 // Compare returns the differences of an event: where it breaks the schema, and its members
 // that the schema does not mention. An object whose schema lists no members, or allows others
 // in so many words, may have any.
-func (s *Schema) Compare(event []byte) []Difference {
+func (s *Schema) Compare(event []byte) []bridge.Difference {
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(event))
 	if err != nil {
-		return []Difference{{"", "is not JSON"}}
+		return []bridge.Difference{{Text: "is not JSON"}}
 	}
-	c := comparison{root: s.root, value: value, known: make(map[Difference]bool)}
+	c := comparison{root: s.root, value: value}
 	if broken, ok := errors.AsType[*jsonschema.ValidationError](s.root.Validate(value)); ok {
 		c.addBroken(broken)
 	}
@@ -78,12 +69,15 @@ func (s *Schema) Compare(event []byte) []Difference {
 type comparison struct {
 	root  *jsonschema.Schema
 	value any
-	found []Difference
-	known map[Difference]bool // those in found: items of an array have the same ones
+	found []bridge.Difference
+	known map[bridge.Difference]bool // those in found: items of an array have the same ones
 }
 
 func (c *comparison) add(pointer, text string) {
-	d := Difference{pointer, text}
+	d := bridge.Difference{Pointer: pointer, Text: text}
+	if c.known == nil {
+		c.known = make(map[bridge.Difference]bool)
+	}
 	if !c.known[d] {
 		c.known[d] = true
 		c.found = append(c.found, d)
@@ -128,7 +122,7 @@ func keywordOf(e *jsonschema.ValidationError) string {
 
 var escape = strings.NewReplacer("~", "~0", "/", "~1")
 
-// pointer returns the pointer of a Difference.
+// pointer returns the pointer of a difference.
 func (c *comparison) pointer(location []string) string {
 	var pointer strings.Builder
 	schemas, value := []*jsonschema.Schema{c.root}, c.value
@@ -181,6 +175,9 @@ func (c *comparison) addUnknown(schemas []*jsonschema.Schema, value any, at stri
 
 // applied returns the schemas with all that they apply to the same value.
 func applied(schemas []*jsonschema.Schema) []*jsonschema.Schema {
+	if !slices.ContainsFunc(schemas, applies) {
+		return schemas
+	}
 	var all []*jsonschema.Schema
 	seen := make(map[*jsonschema.Schema]bool)
 	var take func(...*jsonschema.Schema)
@@ -205,6 +202,12 @@ func applied(schemas []*jsonschema.Schema) []*jsonschema.Schema {
 	}
 	take(schemas...)
 	return all
+}
+
+// applies reports whether a schema applies others to the same value.
+func applies(s *jsonschema.Schema) bool {
+	return s.Ref != nil || s.RecursiveRef != nil || s.DynamicRef != nil || s.If != nil || s.Then != nil || s.Else != nil ||
+		len(s.AllOf)+len(s.AnyOf)+len(s.OneOf)+len(s.DependentSchemas) > 0
 }
 
 // closed reports whether the schemas list members and none of them allows others.

@@ -10,6 +10,8 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"exportbridge/bridge"
 )
 
 func compiled(t *testing.T, text string) *Schema {
@@ -99,12 +101,12 @@ func TestReport(t *testing.T) {
 			t.Errorf("%s: %d new differences, want %d", event, len(fresh), want)
 		}
 	}
-	want := []Row{{Difference{"/b", unknown}, 2, "0@1"}, {Difference{"/id", "is missing"}, 1, "0@2"}}
+	want := []Row{{bridge.Difference{Pointer: "/b", Text: unknown}, 2, "0@1"}, {bridge.Difference{Pointer: "/id", Text: "is missing"}, 1, "0@2"}}
 	if diff := gocmp.Diff(want, r.Sorted()); diff != "" || r.Records != 4 || r.Differing != 3 {
 		t.Errorf("%+v (-want +got)\n%s", r, diff)
 	}
 	for i := range 2 * maxRows {
-		r.Add("0@9", []Difference{{fmt.Sprint("/", i), unknown}})
+		r.Add("0@9", []bridge.Difference{{Pointer: fmt.Sprint("/", i), Text: unknown}})
 	}
 	if len(r.Rows) != maxRows || r.Unlisted != maxRows+2 {
 		t.Errorf("%d rows, %d unlisted", len(r.Rows), r.Unlisted)

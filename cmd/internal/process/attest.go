@@ -46,6 +46,9 @@ func attestationOf(st *config.Stream, s *stream, turns chan struct{}, log *slog.
 	}
 	export := st.Export
 	export.Beside, export.RateLimit, export.Report, export.Waited = true, st.Attest.RateLimit, nil, nil
+	if err := CheckSchema(st, &export); err != nil {
+		return nil, err
+	}
 	api, err := exportapi.New(export)
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", st.Name, err)

@@ -160,6 +160,9 @@ func (w *jobPorts) open(j *backfill.Job, n int) (setup *backfill.Setup, err erro
 	if export.Routes, err = bridge.ParseRoutes(j.Routes, j.Topic); err != nil {
 		return nil, fmt.Errorf("routes of job %s: %w", j.ID, err)
 	}
+	if err := CheckSchema(w.Stream, &export); err != nil {
+		return nil, err
+	}
 	api, err := exportapi.New(export)
 	if err != nil {
 		return nil, err

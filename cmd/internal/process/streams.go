@@ -13,6 +13,7 @@ import (
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/cmd/internal/config"
+	"exportbridge/cmd/internal/contract"
 	"exportbridge/cursorstore"
 )
 
@@ -25,7 +26,8 @@ type stream struct {
 	sink   *kafkasink.Sink
 	owner  owner
 	store  *cursorstore.Store
-	attest *attestation // nil if the stream is not attested
+	attest *attestation      // nil if the stream is not attested
+	schema *contract.Checker // nil without a schema
 	// windows counts the windows of the stream's jobs by state.
 	windows func(ctx context.Context, age time.Duration) (map[string]int, error)
 	// shutdown is the stream's BRIDGE_SHUTDOWN_TIMEOUT.
@@ -49,6 +51,9 @@ func (st *stream) Status() bridge.Status {
 	if st.attest != nil && s.Leader {
 		s.Attested = st.attest.Status(s.Position)
 		s.Warnings = append(slices.Clip(s.Warnings), s.Attested.Warnings(st.name)...)
+	}
+	if s.Leader {
+		s.Schema = st.schema.Status()
 	}
 	return s
 }
@@ -137,6 +142,10 @@ func (p *Process) wire(st *config.Stream) (*stream, error) {
 	st.Kafka.Sampled = sampler(p.samples, st.Name, st.Kafka.DeadTopic())
 	st.Engine.Log, st.Engine.Limits, st.Engine.Budget, st.Engine.Starts = p.log, p.options.Limits, p.budget, p.starts
 	st.Engine.StrayCursor, st.Engine.LeakInCursor = st.Export.StrayCursor, st.Export.LeakInCursor
+	schema, err := checkerOf(st, log)
+	if err != nil {
+		return nil, err
+	}
 	api, err := exportapi.New(st.Export)
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", st.Name, err)
@@ -157,10 +166,11 @@ func (p *Process) wire(st *config.Stream) (*stream, error) {
 	s := &stream{
 		name: st.Name, health: health, api: api, sink: sink, owner: owner, store: store, windows: p.options.Windows(st),
 		shutdown: st.Engine.ShutdownTimeout, unsafe: st.Unsafe(), outdated: &p.outdated,
+		schema: schema,
 	}
 	ports := engine.Ports{
-		Source: api, Sink: sink, Store: store, Owner: owner, Inbox: store, History: store, Published: sink,
-		Observer: observers{p.metrics, p.samples}, Health: health,
+		Source: api, Sink: sink, Store: store, Owner: owner, Inbox: store, History: store, Published: sink, Health: health,
+		Observer: observers{p.metrics, p.samples, schema},
 	}
 	p.trace(st, &ports, s)
 	followWindows(st, &ports)

@@ -152,6 +152,7 @@ function cause(r, state, act) {
   }
   if (r.many_dead_letters && model.deadLetters) rows.push(['Dead letters', `most often ${model.deadLetters}`]);
   if (r.checkpoint?.routes) rows.push(['Routes', r.checkpoint.routes]);
+  if (l?.schema?.mismatches > 0) rows.push(...schemaRows(l.schema));
   if (l?.dropped_by_route > 0) rows.push(['Dropped', `${plural(l.dropped_by_route, 'event')} by a route, since the start`]);
   if (l?.border_repeats > 0) rows.push(['Borders', `${plural(l.border_repeats, 'item')} listed again at the beginning of the next page and dropped`]);
   const late = Object.entries(l?.late_events ?? {});
@@ -169,6 +170,14 @@ function cause(r, state, act) {
     el('dt', null, name),
     el('dd', null, code ? el('span', { class: 'code' }, code) : null, ...(name === 'Try' ? remedy(text, act) : [text])),
   ]));
+}
+
+// schemaRows show how events differ from EVENT_SCHEMA.
+function schemaRows(found) {
+  const rows = [['Schema', `${plural(found.mismatches, 'event')} unlike EVENT_SCHEMA, since the start`]];
+  for (const d of found.differences) rows.push(['Differs', `${d.pointer || 'the event'} ${d.difference}`]);
+  if (found.more_differences) rows.push(['Differs', 'further differences: exportbridge schema check']);
+  return rows;
 }
 
 // remedy shows a hint as a button of this page, a command to copy, or a sentence.

@@ -98,6 +98,9 @@ func retryLetters(ctx context.Context, a *cli.App, o *retryOptions, args []strin
 		return err
 	}
 	process.KeysOf(st, o.execute)
+	if err := process.CheckSchema(st, &st.Export); err != nil {
+		return err
+	}
 	api, err := exportapi.New(st.Export)
 	if err != nil {
 		return err

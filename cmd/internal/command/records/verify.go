@@ -137,6 +137,9 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 		return cli.Boundless(err)
 	}
 	process.KeysOf(st, o.execute)
+	if err := process.CheckSchema(st, &st.Export); err != nil {
+		return err
+	}
 	api, err := exportapi.New(st.Export)
 	if err != nil {
 		return err

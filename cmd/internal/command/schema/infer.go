@@ -83,13 +83,13 @@ func inferTopic(ctx context.Context, a *cli.App, s *sample, name string) (*contr
 			return
 		}
 		if unreadable++; unreadable <= shownUnreadable {
-			fmt.Fprintf(a.Stderr, "record %d@%d left out: %v\n", r.Partition, r.Offset, err)
+			fmt.Fprintf(a.Stderr, "record %d@%d of topic %s left out: %v\n", r.Partition, r.Offset, name, err)
 		}
 	}); err != nil {
 		return nil, "", err
 	}
 	if more := unreadable - shownUnreadable; more > 0 {
-		fmt.Fprintf(a.Stderr, "%s more left out\n", cli.Counted(more, "record"))
+		fmt.Fprintf(a.Stderr, "%s more of topic %s left out\n", cli.Counted(more, "record"), name)
 	}
 	if events.Events == 0 {
 		return nil, "", nil

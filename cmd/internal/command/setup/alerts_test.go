@@ -162,6 +162,8 @@ var alertCases = []alertCase{
 		"25m", []string{"BackfillInterrupted ticket"}},
 	{"a backfill was killed and goes on",
 		map[string]string{`backfill_windows{stream="events",state="interrupted"}`: "0x20 3x40 0x1000"}, "1h", nil},
+	{"an event that differs from its schema", map[string]string{`events_schema_mismatched_total{stream="events"}`: "0x20 1x1000"},
+		"10m", []string{"SchemaMismatch ticket"}},
 	{"a dead letter", map[string]string{`events_dead_lettered_total{stream="events",reason="too-large"}`: "0x20 1x1000"},
 		"8m", []string{"DeadLetters ticket"}},
 	{"the last attested period lacks events", map[string]string{

@@ -1,0 +1,120 @@
+//go:build unix
+
+package e2e_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
+	"exportbridge/bridge/exportapi/exportsim"
+)
+
+// schemaFile sets EVENT_SCHEMA_FILE to a schema with one member.
+func (s *stage) schemaFile(kind string) {
+	s.t.Helper()
+	file := filepath.Join(s.dir, "events.schema.json")
+	text := `{"additionalProperties": true, "properties": {"extra": {"type": "` + kind + `"}}}`
+	must.Do(s.t, os.WriteFile(file, []byte(text), 0o600))
+	s.settings["EVENT_SCHEMA_FILE"] = file
+}
+
+// withExtra adds a member to every tenth event.
+func withExtra(i int, item []byte) []byte {
+	if i%10 != 5 {
+		return item
+	}
+	return append([]byte(`{"extra":"private",`), item[1:]...)
+}
+
+// TestE2ESchema: a stream publishes events that differ from their schema, and counts and shows
+// the differences, without a value of an event.
+func TestE2ESchema(t *testing.T) {
+	t.Parallel()
+	const n, differing = 40, 4
+	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n})
+	s.settings["EXPORT_PAGE_SIZE"] = "7" // the last page has events, and is listed again and again
+	s.schemaFile("integer")
+	s.serveAltered(withExtra)
+	live := s.run()
+	s.awaitPublished(n)
+	s.awaitState("idle")
+	if got := s.metric("events_schema_mismatched_total"); got != differing {
+		t.Errorf("the metric counts %v events, want %d", got, differing)
+	}
+	var reports []struct {
+		Live struct{ Schema *bridge.SchemaCheck }
+	}
+	eventually(t, stepTimeout, "a status with the differences", func() bool {
+		p, _ := s.command(0, "status", "--json")
+		decode(t, p.stdout(), &reports)
+		return reports[0].Live.Schema != nil && reports[0].Live.Schema.Mismatches == differing
+	})
+	want := bridge.Difference{Pointer: "/extra", Text: "is string, want integer"}
+	if got := reports[0].Live.Schema.Differences; len(got) != 1 || got[0] != want {
+		t.Errorf("the differences are %v, want %v", got, want)
+	}
+	p, _ := s.command(0, "status")
+	for _, text := range []string{"4 events differ from EVENT_SCHEMA", "/extra is string, want integer"} {
+		if !strings.Contains(string(p.stdout()), text) {
+			t.Errorf("status does not show %q:\n%s", text, p.stdout())
+		}
+	}
+	live.stop()
+	s.eachOutput(func(name string, content []byte) {
+		if strings.Contains(string(content), "private") {
+			t.Errorf("%s has a value of an event:\n%s", name, content)
+		}
+	})
+	s.wantRepaired(n, never, func(i int) []byte { return withExtra(i, s.truth.Event(i)) })
+}
+
+// TestE2ESchemaBadEvents: with bad-event, events that differ are dead letters. A retry publishes them
+// once their schema is corrected.
+func TestE2ESchemaBadEvents(t *testing.T) {
+	t.Parallel()
+	const n, differing = 40, 4
+	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n})
+	s.settings["BRIDGE_ON_SCHEMA_MISMATCH"] = "bad-event"
+	s.schemaFile("integer")
+	s.serveAltered(withExtra)
+	s.run("--once").wantExit(0, 10*time.Minute)
+	all := s.letters()
+	if len(all) != differing || all[0].Reason != string(bridge.DefectMismatch) || all[0].Holds != "bytes" {
+		t.Fatalf("%d letters: %+v", len(all), all)
+	}
+	refused := s.retry(1, "--all", "--execute")
+	if len(refused) != differing || !strings.Contains(refused[0].Detail, "/extra is string, want integer") {
+		t.Errorf("with the same schema: %+v", refused)
+	}
+	s.schemaFile("string")
+	if got := results(s.retry(0, "--all", "--execute")); got["published"] != differing {
+		t.Errorf("with a corrected schema: %v", got)
+	}
+	s.wantRepaired(n, func(i int) bool { return i%10 == 5 }, func(i int) []byte { return withExtra(i, s.truth.Event(i)) })
+}
+
+// TestE2ESchemaStops: with bad-event and stop, an event that differs blocks the stream before it.
+func TestE2ESchemaStops(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: 20})
+	s.settings["BRIDGE_ON_SCHEMA_MISMATCH"], s.settings["BRIDGE_ON_BAD_EVENT"] = "bad-event", "stop"
+	s.schemaFile("integer")
+	s.serveAltered(withExtra)
+	live := s.run()
+	s.awaitState("blocked")
+	p, _ := s.command(0, "status")
+	for _, text := range []string{"/extra is string, want integer", "correct EVENT_SCHEMA"} {
+		if !strings.Contains(strings.Join(strings.Fields(string(p.stdout())), " "), text) {
+			t.Errorf("status does not show %q:\n%s", text, p.stdout())
+		}
+	}
+	live.stop()
+	if got := len(s.recordsByID()); got != 0 {
+		t.Errorf("%d events are published", got)
+	}
+}
