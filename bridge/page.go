@@ -207,8 +207,9 @@ type Page struct {
 	Source SourceIdentity
 	// Body is the decompressed page. Events point into it.
 	Body []byte
-	// Extra is the size of the events' texts beside the body, in bytes, set by Decode:
-	// texts with escapes, and types, which a Sink copies.
+	// Extra is the size of the events' texts beside the body, in bytes, known after Decode:
+	// texts with escapes, and types, which a Sink copies. Fetch sets it to the memory that
+	// rules for private data take.
 	Extra int64
 	// RequestedAt is when the request was sent, ArrivedAt when the last byte of the
 	// body arrived.

@@ -370,7 +370,9 @@ func (c *Client) read(p *bridge.Page, resp *http.Response) *bridge.Fault {
 		return c.faults.body(p.At, err, len(p.Body))
 	}
 	p.ArrivedAt = time.Now()
-	c.memory.Measure(c.private.room(len(p.Body)))
+	room := c.private.room(len(p.Body))
+	c.memory.Measure(room)
+	p.Extra = int64(room - len(p.Body))
 	return c.whole(p, resp)
 }
 

@@ -98,7 +98,8 @@ func (d *pageDecoder) fill(p *bridge.Page) *bridge.Fault {
 		p.Events = p.Events[:0]
 		return schemaFault(err)
 	}
-	p.Items, p.Extra, p.Source = len(p.Events), d.item.extra, d.identity.identity()
+	p.Items, p.Source = len(p.Events), d.identity.identity()
+	p.Extra += d.item.extra
 	return nil
 }
 

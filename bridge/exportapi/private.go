@@ -156,23 +156,24 @@ func (h *private) hide(p *bridge.Page, with *decoders) error {
 			d.reread(e)
 		}
 	}
-	p.Extra += d.item.extra + int64(len(out))
+	p.Extra += d.item.extra + max(0, int64(len(out)+len(p.Body)-h.room(len(p.Body))))
 	return nil
 }
 
-// room returns the memory of a page of some bytes and of what the rules leave of it.
+// room returns the memory of a page of some bytes and of what the rules leave of it. Hashes may
+// be longer than their texts.
 func (h *private) room(size int) int {
 	if h == nil {
 		return size
 	}
-	return 2 * size
+	return 2*size + size/8
 }
 
 // memory returns memory for what the rules leave of a page: that behind its body.
 func (h *private) memory(p *bridge.Page) []byte {
 	size := len(p.Body)
-	if cap(p.Body)-size < size+size/8 { // hashes may be longer than their texts
-		return make([]byte, 0, size+size/8)
+	if room := h.room(size); cap(p.Body) < room {
+		return make([]byte, 0, room-size)
 	}
 	return p.Body[size:size]
 }

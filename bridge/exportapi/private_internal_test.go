@@ -3,8 +3,11 @@ package exportapi
 import (
 	"bytes"
 	"encoding/base64"
+	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -14,14 +17,17 @@ import (
 	"exportbridge/bridge/exportapi/internal/scan"
 )
 
-// ruledClient returns a client with three rules for private data.
-func ruledClient(t testing.TB) *Client {
+// ruledClient returns a client with three rules for private data, and changes of its settings.
+func ruledClient(t testing.TB, changes ...func(*Config)) *Client {
 	t.Helper()
 	cfg := DefaultConfig()
 	cfg.URL, cfg.APIKey = "http://127.0.0.1:1", "k3y"
 	cfg.Private.Drop, cfg.Private.Hash = []string{"/context/url"}, []string{"/userId"}
 	cfg.Private.Mask = []string{"/sessionId:last4"}
 	cfg.Private.Keys = bridge.Secret("k1 " + base64.StdEncoding.EncodeToString(make([]byte, 32)))
+	for _, change := range changes {
+		change(&cfg)
+	}
 	c := must.Get(New(cfg))(t)
 	t.Cleanup(c.Close)
 	return c
@@ -120,5 +126,32 @@ func TestPrivateAllocations(t *testing.T) { //nolint:paralleltest // counts allo
 	}
 	if n := (after.TotalAlloc - before.TotalAlloc) / pages; n > uint64(len(body)/2) {
 		t.Errorf("%d bytes allocated for a page of %d", n, len(body))
+	}
+}
+
+// TestPrivateMemory: the memory that rules take is part of the page from Fetch on, its size counts
+// in Extra, and pages of about the same size use it again.
+func TestPrivateMemory(t *testing.T) {
+	t.Parallel()
+	size := 0
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		body := `{"items":[{"eventId":"1","timestamp":1,"x":"` + strings.Repeat("x", size) + `"}],"nextCursor":"c"}`
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		_, _ = w.Write([]byte(body))
+	}))
+	t.Cleanup(api.Close)
+	c := ruledClient(t, func(cfg *Config) { cfg.URL = api.URL })
+	for size = 400_000; size < 440_000; size += 1000 {
+		p := must.Get(c.Fetch(t.Context(), bridge.Position{}))(t)
+		body, fetched := p.Body, p.Extra
+		must.Do(t, c.Decode(p))
+		if raw := p.Events[0].Raw; &raw[:1][0] != &body[:len(body)+1][len(body)] {
+			t.Fatalf("%d bytes: the item is not behind the body, in %d", len(body), cap(body))
+		}
+		if fetched < int64(len(p.Events[0].Raw)) || p.Extra != fetched {
+			t.Fatalf("%d bytes, then an item of %d: Extra %d, then %d", len(body), len(p.Events[0].Raw), fetched, p.Extra)
+		}
+		p.Release()
 	}
 }

@@ -1,6 +1,7 @@
 package kafkasink_test
 
 import (
+	"encoding/base64"
 	"errors"
 	"hash/maphash"
 	"net/http/httptest"
@@ -23,6 +24,7 @@ import (
 	"exportbridge/bridge/engine"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/exportapi/exportsim"
+	"exportbridge/bridge/exportapi/redact"
 	"exportbridge/bridge/kafkastream"
 )
 
@@ -32,7 +34,8 @@ const poisonEvents = "POISON_EVENTS"
 // TestPoisonedPages runs the real engine, source and sink with pages whose
 // memory is overwritten the moment that they are released, over connections to
 // Kafka that are cut before, within and after requests. A later read of a page would show
-// in the topic.
+// in the topic. With rules for private data, events are in other memory of the page than its
+// body.
 func TestPoisonedPages(t *testing.T) {
 	t.Parallel()
 	events := 40_000
@@ -40,14 +43,19 @@ func TestPoisonedPages(t *testing.T) {
 		events = n
 	}
 	for _, mode := range []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce} {
-		t.Run(string(mode), func(t *testing.T) {
-			t.Parallel()
-			poisoned(t, mode, events)
-		})
+		for name, private := range map[string]redact.Config{"": {}, " with rules": {
+			Hash: []string{"/userId"}, Drop: []string{"/context/url"}, Mask: []string{"/sessionId:last4"},
+			Keys: bridge.Secret("k1 " + base64.StdEncoding.EncodeToString(make([]byte, 32))),
+		}} {
+			t.Run(string(mode)+name, func(t *testing.T) {
+				t.Parallel()
+				poisoned(t, mode, private, events)
+			})
+		}
 	}
 }
 
-func poisoned(t *testing.T, mode bridge.Mode, events int) {
+func poisoned(t *testing.T, mode bridge.Mode, private redact.Config, events int) {
 	proxy := faultproxy.StartKafkaProxy(t)
 	kafkatest.Fake(t, kfake.ListenFn(proxy.Listen), kfake.DataDir(t.TempDir()))
 	cfg := config(t, proxy.Addrs(), inMode(mode))
@@ -66,7 +74,7 @@ func poisoned(t *testing.T, mode bridge.Mode, events int) {
 		proxy.Add(faultproxy.KafkaRule{Fault: faultproxy.DropReply, Keys: []kmsg.Key{kmsg.Produce}, Chance: 0.02, Seed: 2,
 			Times: -1}),
 	}
-	source := &poisoner{Source: exportOf(t, events), seed: maphash.MakeSeed()}
+	source := &poisoner{Source: exportOf(t, private, events), seed: maphash.MakeSeed()}
 	b := must.Get(engine.New(engine.Config{
 		Stream: "events", Mode: mode, Origin: bridge.Origin{Resource: "events"}, PageSize: 1000, Owner: "me",
 		PollInterval: time.Second, PollIntervalMax: time.Second,
@@ -95,14 +103,14 @@ func poisoned(t *testing.T, mode bridge.Mode, events int) {
 }
 
 // exportOf is the real client of a simulated export.
-func exportOf(t *testing.T, events int) bridge.Source {
+func exportOf(t *testing.T, private redact.Config, events int) bridge.Source {
 	t.Helper()
 	api := must.Get(exportsim.New(exportsim.Config{Seed: 5, Events: events, Gzip: true}))(t)
 	t.Cleanup(api.Close)
 	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)
 	cfg := exportapi.DefaultConfig()
-	cfg.URL, cfg.APIKey = server.URL, "any"
+	cfg.URL, cfg.APIKey, cfg.Private = server.URL, "any", private
 	client := must.Get(exportapi.New(cfg))(t)
 	t.Cleanup(client.Close)
 	return client
@@ -131,7 +139,7 @@ func (s *poisoner) Decode(p *bridge.Page) error {
 		}
 		s.sums[n] = s.sum(p.Events[i].Key, p.Events[i].Raw)
 	}
-	recycle, body := p.Recycle, p.Body
+	recycle, body := p.Recycle, p.Body[:cap(p.Body)]
 	p.Recycle = func(p *bridge.Page) {
 		s.pages.Add(1)
 		for i := range body {

@@ -45,7 +45,7 @@ func (c *Config) hasRules() bool { return len(c.Drop)+len(c.Hash)+len(c.Mask)+le
 // Pointers returns the JSON pointers of the rules.
 func (c *Config) Pointers() (all []string) {
 	for _, text := range slices.Concat(c.Drop, c.Hash, c.Mask, c.Encrypt) {
-		text, _, _ = strings.Cut(text, ":")
+		text = strings.TrimSuffix(text, ":"+maskLast4)
 		all = append(all, text)
 	}
 	return all

@@ -100,6 +100,22 @@ func TestApplyHashesAgain(t *testing.T) {
 	}
 }
 
+// TestKnownOnce: what is known of an item is not taken for known of the next.
+func TestKnownOnce(t *testing.T) {
+	t.Parallel()
+	r := redactor(t, redact.Config{Drop: []string{"/a"}})
+	long := []byte(`{"z":"` + strings.Repeat("l", 80) + `"}`)
+	r.Known = extents(t, long, 0)
+	if got, err := r.Apply(nil, long); err != nil || !bytes.Equal(got, long) {
+		t.Fatalf("%s, %v", got, err)
+	}
+	const begun = `{"z":1,"a":"secret`
+	next := begun + strings.Repeat("t", len(long)-len(begun)-2) + `"}`
+	if got, err := r.Apply(nil, []byte(next)); err != nil || string(got) != `{"z":1}` {
+		t.Errorf("%s became %s, %v", next, got, err)
+	}
+}
+
 // TestUncertain: an item in which a rule may have missed something is refused, and appends
 // nothing.
 func TestUncertain(t *testing.T) {

@@ -78,6 +78,7 @@ func (r *Redactor) Subject(item []byte) []byte {
 // walk applies the rules on the members of an item. It reports whether that is certain.
 func (r *Redactor) walk(item []byte, n *node) bool {
 	r.scan.Know(item, r.Known)
+	r.Known = scan.Known{} // another item has others
 	defer r.scan.Reset(nil)
 	i := scan.SkipSpace(item, 0)
 	if r.scan.KindAt(i) != scan.Object {

@@ -65,20 +65,8 @@ func (r *Reader) array(s *scan.Scanner, i int, at *selector) (int, bool) {
 	return i, step == scan.Ended
 }
 
-// noted is object or array for a scanner that notes extents.
-func (r *Reader) noted(s *scan.Scanner, i int, at *selector) (end int, ok bool) {
-	noted := s.Begin(i)
-	if s.KindAt(i) == scan.Object {
-		end, ok = r.object(s, i, at)
-	} else {
-		end, ok = r.array(s, i, at)
-	}
-	s.End(noted, end)
-	return end, ok
-}
-
 // member reads one value. The longest pointer limits the depth of the recursion.
-func (r *Reader) member(s *scan.Scanner, i int, at *selector) (int, bool) {
+func (r *Reader) member(s *scan.Scanner, i int, at *selector) (end int, ok bool) {
 	if at == nil {
 		return s.Skip(i)
 	}
@@ -86,18 +74,20 @@ func (r *Reader) member(s *scan.Scanner, i int, at *selector) (int, bool) {
 		for _, slot := range at.below {
 			r.Values[slot] = scan.Value{}
 		}
-		switch kind := s.KindAt(i); {
-		case s.Notes() && (kind == scan.Object || kind == scan.Array):
-			return r.noted(s, i, at)
-		case kind == scan.Object:
-			return r.object(s, i, at)
-		case kind == scan.Array:
-			return r.array(s, i, at)
+		if kind := s.KindAt(i); kind == scan.Object || kind == scan.Array {
+			noted := s.Begin(i)
+			if kind == scan.Object {
+				end, ok = r.object(s, i, at)
+			} else {
+				end, ok = r.array(s, i, at)
+			}
+			s.End(noted, end)
+			return end, ok
 		}
 	}
-	v, i, ok := s.Read(i)
+	v, end, ok := s.Read(i)
 	for _, slot := range at.slots {
 		r.Values[slot] = v
 	}
-	return i, ok
+	return end, ok
 }

@@ -48,19 +48,26 @@ type Known struct {
 // Note makes the scanner note extents until the next Reset.
 func (s *Scanner) Note(x *Extents) { s.notes, s.mode = x, noting }
 
-// Notes reports whether the scanner notes extents. Only then may Begin and End be called.
-func (s *Scanner) Notes() bool { return s.mode == noting }
-
-// Begin notes that a value at i is about to be read member by member. End takes what it
-// returns.
+// Begin notes, if the scanner notes extents, that a value at i is about to be read member by
+// member. End takes what it returns.
 func (s *Scanner) Begin(i int) (noted int) {
+	if s.mode != noting {
+		return -1
+	}
 	s.notes.all = append(s.notes.all, extent{i, i})
 	return len(s.notes.all) - 1
 }
 
-// End notes the end of the value of Begin.
+// End notes the end of the value of Begin. A short value has no extent, nor has what is in it:
+// notes of a page take no more memory than a part of the page.
 func (s *Scanner) End(noted, end int) {
-	s.notes.all[noted].to = end
+	switch {
+	case noted < 0:
+	case end-s.notes.all[noted].from < longValue:
+		s.notes.all = s.notes.all[:noted]
+	default:
+		s.notes.all[noted].to = end
+	}
 }
 
 // Know starts a document that has these extents. Reading skips their values without a check.
