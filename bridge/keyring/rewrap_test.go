@@ -287,6 +287,7 @@ func TestRewrapWhileOthersForget(t *testing.T) {
 	}
 	cfg := rewrapConfig(t, subjects...)
 	had := idsOf(t, cfg, subjects...)
+	cfg.Master = masters(t, 1, 2, 3)
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -299,7 +300,6 @@ func TestRewrapWhileOthersForget(t *testing.T) {
 			}
 		}
 	})
-	cfg.Master = masters(t, 1, 2, 3)
 	running.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
 			idsOf(t, cfg, subjects[i%len(subjects)], fmt.Sprint("other", i))
