@@ -43,11 +43,11 @@ func TestPoisonedPages(t *testing.T) {
 		events = n
 	}
 	for _, mode := range []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce} {
-		for name, private := range map[string]redact.Config{"": {}, " with rules": {
+		for name, private := range map[string]redact.Config{"plain": {}, "with rules": {
 			Hash: []string{"/userId"}, Drop: []string{"/context/url"}, Mask: []string{"/sessionId:last4"},
 			Keys: bridge.Secret("k1 " + base64.StdEncoding.EncodeToString(make([]byte, 32))),
 		}} {
-			t.Run(string(mode)+name, func(t *testing.T) {
+			t.Run(string(mode)+" "+name, func(t *testing.T) {
 				t.Parallel()
 				poisoned(t, mode, private, events)
 			})

@@ -114,7 +114,7 @@ func (w *rewrap) all(ctx context.Context) error {
 	var again []*kgo.Record
 	for {
 		found, of := w.next()
-		records := append(found, again...)
+		records := slices.Concat(found, again)
 		if len(records) == 0 {
 			return nil
 		}

@@ -97,11 +97,7 @@ func retryLetters(ctx context.Context, a *cli.App, o *retryOptions, args []strin
 	if err != nil {
 		return err
 	}
-	process.KeysOf(st, o.execute)
-	if err := process.CheckSchema(st, &st.Export); err != nil {
-		return err
-	}
-	api, err := exportapi.New(st.Export)
+	api, err := openAPI(st, o.execute)
 	if err != nil {
 		return err
 	}
@@ -246,4 +242,13 @@ func sayWaiting(a *cli.App) func(error) {
 func newestCheckpoint(ctx context.Context, st *config.Stream) (bridge.Checkpoint, error) {
 	newest, err := bridge.Newest(ctx, st.Kafka.History())
 	return newest, cli.Explain(err)
+}
+
+// openAPI opens the API of a stream, whose items it decodes as the stream publishes them.
+func openAPI(st *config.Stream, publishes bool) (*exportapi.Client, error) {
+	process.KeysOf(st, publishes)
+	if err := process.CheckSchema(st, &st.Export); err != nil {
+		return nil, err
+	}
+	return exportapi.New(st.Export)
 }

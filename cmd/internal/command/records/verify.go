@@ -12,7 +12,6 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
-	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/reconcile"
 	"exportbridge/cmd/internal/cli"
@@ -136,11 +135,7 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 	if err := cmp.Or(st.Export.Bounded(), st.Export.Starts()); err != nil {
 		return cli.Boundless(err)
 	}
-	process.KeysOf(st, o.execute)
-	if err := process.CheckSchema(st, &st.Export); err != nil {
-		return err
-	}
-	api, err := exportapi.New(st.Export)
+	api, err := openAPI(st, o.execute)
 	if err != nil {
 		return err
 	}
