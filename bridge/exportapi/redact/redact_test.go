@@ -100,6 +100,15 @@ func TestApplyHashesAgain(t *testing.T) {
 	}
 }
 
+// TestPointers: a colon belongs to a name, unless it begins how much a mask shows.
+func TestPointers(t *testing.T) {
+	t.Parallel()
+	c := redact.Config{Drop: []string{"/foaf:name/x"}, Mask: []string{"/a:b/c:last4", "/d"}}
+	if got := c.Pointers(); !slices.Equal(got, []string{"/foaf:name/x", "/a:b/c", "/d"}) {
+		t.Errorf("%q", got)
+	}
+}
+
 // TestKnownOnce: what is known of an item is not taken for known of the next.
 func TestKnownOnce(t *testing.T) {
 	t.Parallel()
