@@ -58,12 +58,7 @@ func TestE2ESchema(t *testing.T) {
 	if got := reports[0].Live.Schema.Differences; len(got) != 1 || got[0] != want {
 		t.Errorf("the differences are %v, want %v", got, want)
 	}
-	p, _ := s.command(0, "status")
-	for _, text := range []string{"4 events differ from EVENT_SCHEMA", "/extra is string, want integer"} {
-		if !strings.Contains(string(p.stdout()), text) {
-			t.Errorf("status does not show %q:\n%s", text, p.stdout())
-		}
-	}
+	s.awaitShown("4 events differ from EVENT_SCHEMA", "/extra is string, want integer")
 	live.stop()
 	s.eachOutput(func(name string, content []byte) {
 		if strings.Contains(string(content), "private") {
@@ -107,14 +102,20 @@ func TestE2ESchemaStops(t *testing.T) {
 	s.serveAltered(withExtra)
 	live := s.run()
 	s.awaitState("blocked")
-	p, _ := s.command(0, "status")
-	for _, text := range []string{"/extra is string, want integer", "correct EVENT_SCHEMA"} {
-		if !strings.Contains(strings.Join(strings.Fields(string(p.stdout())), " "), text) {
-			t.Errorf("status does not show %q:\n%s", text, p.stdout())
-		}
-	}
+	s.awaitShown("/extra is string, want integer", "correct EVENT_SCHEMA")
 	live.stop()
 	if got := len(s.recordsByID()); got != 0 {
 		t.Errorf("%d events are published", got)
+	}
+}
+
+// awaitShown waits until status shows the texts.
+func (s *stage) awaitShown(texts ...string) {
+	s.t.Helper()
+	for _, text := range texts {
+		eventually(s.t, stepTimeout, "a status with "+text, func() bool {
+			p, _ := s.command(0, "status")
+			return strings.Contains(strings.Join(strings.Fields(string(p.stdout())), " "), text)
+		})
 	}
 }
