@@ -34,7 +34,7 @@ type contents struct {
 	oldest  time.Time         // of the records' times
 	wrong   int               // records that are not as they must be
 	last    map[string]placed // by key: its last first copy
-	jumps   bool              // the stream was also moved forward, so that first copies are in no order
+	jumps   bool              // first copies are in no order, as after a move forward
 	// origins counts the records of jobs by their eb-origin. Only those that
 	// are in it may be there; then the order is not looked at, which windows
 	// that are read side by side do not keep.
