@@ -53,7 +53,8 @@ check: lint ## run all checks that a commit must pass, beside make test
 	@# of e2e, those that start the test binary itself: the detector does not see the programs that the others build
 	$(GO) test $(UNVETTED) -race $(TESTFLAGS) -timeout 20m -run '^Test(Scripts|Signals|SimulateStops|DemoOnATerminal)$$' ./cmd/internal/e2e
 	cd cmd/internal/release && $(GO) test $(PLAIN) $(TESTFLAGS) ./deploy
-	EXPLORE_SCHEDULES=1500 DECODE_MUTATIONS=20000 $(GO) test $(UNVETTED) -race $(TESTFLAGS) -timeout 20m $$($(GO) list ./... | grep -v /e2e$$)
+	@# what one goroutine computes, make test runs in full
+	EXPLORE_SCHEDULES=500 DECODE_MUTATIONS=2000 $(GO) test $(UNVETTED) -race $(TESTFLAGS) -timeout 20m -skip '^Test(DatesOfAllDays|MutatedTimes|ItemBomb|EscapeBomb)$$' $$($(GO) list ./... | grep -v /e2e$$)
 
 lint: ## check the format, run the linter
 	@command -v $(LINTER) >/dev/null || { echo "install the linter: go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0"; exit 1; }
