@@ -251,10 +251,11 @@ func (s *streamStatus) addSchema(add func(name, text string)) {
 	if found == nil {
 		return
 	}
-	text := "no event differs from EVENT_SCHEMA since the start"
+	text := "no event differs"
 	if found.Mismatches > 0 {
-		text = strings.Replace(text, "no event differs", humanize.Comma(found.Mismatches)+" events differ", 1)
+		text = humanize.Comma(found.Mismatches) + " events differ"
 	}
+	text += " from EVENT_SCHEMA since the start"
 	if len(found.Unchecked) > 0 {
 		text += "; not compared: topic " + strings.Join(found.Unchecked, ", ")
 	}

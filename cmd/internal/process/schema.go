@@ -17,19 +17,17 @@ func checkerOf(st *config.Stream, log *slog.Logger) (*contract.Checker, error) {
 	if st.Contract.Schema == "" {
 		return nil, nil
 	}
-	topics := st.Kafka.Topics()
-	checker, err := contract.NewChecker(st.Contract.Schema, topics.OfEvents(), func(d bridge.Difference) {
+	checker, err := useChecker(st, &st.Export, func(d bridge.Difference) {
 		log.Warn("events differ from EVENT_SCHEMA", "member", d.Place(), "difference", d.Text, logHint,
 			"exportbridge schema check counts each difference")
 	})
 	if err != nil {
-		return nil, fmt.Errorf("stream %s: EVENT_SCHEMA: %w", st.Name, err)
+		return nil, err
 	}
 	if without := checker.Status().Unchecked; len(without) > 0 {
 		log.Info("EVENT_SCHEMA has no schema of these topics: their events are not compared", "topics",
 			strings.Join(without, ", "))
 	}
-	st.Export.Check = checker.Check
 	return checker, nil
 }
 
@@ -40,10 +38,19 @@ func CheckSchema(st *config.Stream, export *exportapi.Config) error {
 	if !st.Kafka.DivertsMismatches() {
 		return nil
 	}
-	checker, err := contract.NewChecker(st.Contract.Schema, append([]string{st.Kafka.Topic}, export.Routes.Topics...), nil)
+	_, err := useChecker(st, export, nil)
+	return err
+}
+
+// useChecker has the events of export compared with the schemas of their topics.
+func useChecker(
+	st *config.Stream, export *exportapi.Config, found func(bridge.Difference),
+) (*contract.Checker, error) {
+	topics := append([]string{st.Kafka.Topic}, export.Routes.Topics...)
+	checker, err := contract.NewChecker(st.Contract.Schema, topics, found)
 	if err != nil {
-		return fmt.Errorf("stream %s: EVENT_SCHEMA: %w", st.Name, err)
+		return nil, fmt.Errorf("stream %s: EVENT_SCHEMA: %w", st.Name, err)
 	}
 	export.Check = checker.Check
-	return nil
+	return checker, nil
 }
