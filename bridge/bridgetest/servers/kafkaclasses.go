@@ -13,27 +13,22 @@ import (
 // Java ignores the file of another Java; the path is empty if this Java writes none.
 func classArchive(ctx context.Context, jars string) (path string, err error) {
 	path = jars + ".jsa"
-	if exists(path) {
-		return path, nil
-	}
-	unlock, err := lockFile(ctx, path+".lock")
-	if err != nil {
-		return "", fmt.Errorf("wait for another archive of Kafka's classes: %w", err)
-	}
-	defer unlock()
-	if exists(path) { // somebody else has written it
-		return path, nil
-	}
-	written := path + ".new"
-	k, err := LaunchKafka(ctx, KafkaOptions{Own: true, archive: written})
+	err = makeOnce(ctx, path, func() error {
+		written := path + ".new"
+		k, err := LaunchKafka(ctx, KafkaOptions{Own: true, archive: written})
+		if err == nil {
+			err = errors.Join(k.Stop(ctx, 0), k.Close())
+		}
+		if err == nil && exists(written) {
+			err = os.Rename(written, path)
+		}
+		return err
+	})
 	if err != nil {
 		return "", fmt.Errorf("archive Kafka's classes: %w", err)
 	}
-	if err := errors.Join(k.Stop(ctx, 0), k.Close()); err != nil {
-		return "", fmt.Errorf("archive Kafka's classes: %w", err)
-	}
-	if !exists(written) {
+	if !exists(path) {
 		return "", nil
 	}
-	return path, os.Rename(written, path)
+	return path, nil
 }

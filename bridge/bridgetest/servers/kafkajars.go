@@ -98,24 +98,31 @@ func download(ctx context.Context, name string, prepare func(dir, to string) ([]
 		return "", fmt.Errorf("find a cache for %s: %w", name, err)
 	}
 	home := filepath.Join(cache, "exportbridge", name)
-	if exists(home) {
-		return home, nil
-	}
 	if err := os.MkdirAll(filepath.Dir(home), 0o700); err != nil {
 		return "", fmt.Errorf("make a cache for %s: %w", name, err)
 	}
-	unlock, err := lockFile(ctx, home+".lock")
-	if err != nil {
-		return "", fmt.Errorf("wait for another download of %s: %w", name, err)
-	}
-	defer unlock()
-	if exists(home) { // another process has filled it
-		return home, nil
-	}
-	if err := fill(ctx, home, prepare); err != nil && !exists(home) {
+	err = makeOnce(ctx, home, func() error { return fill(ctx, home, prepare) })
+	if err != nil && !exists(home) {
 		return "", fmt.Errorf("download %s: %w", name, err)
 	}
 	return home, nil
+}
+
+// makeOnce calls do, which makes a path, unless the path exists. Several processes may call it
+// at once: one calls do, the others wait.
+func makeOnce(ctx context.Context, path string, do func() error) error {
+	if exists(path) {
+		return nil
+	}
+	unlock, err := lockFile(ctx, path+".lock")
+	if err != nil {
+		return fmt.Errorf("wait for another process: %w", err)
+	}
+	defer unlock()
+	if exists(path) { // another process has made it
+		return nil
+	}
+	return do()
 }
 
 // fill fills a folder beside home and then renames it, so that an existing home is complete.
