@@ -122,17 +122,23 @@ func BenchmarkDecodeInTurn(b *testing.B) {
 	for _, page := range benchmarkPages(b) {
 		b.Run("page="+page.name, func(b *testing.B) {
 			oracle, scanner := page.decoders(b)
-			var times []float64
-			for b.Loop() {
-				start := time.Now()
-				oracle()
-				middle := time.Now()
-				scanner()
-				times = append(times, float64(middle.Sub(start))/float64(time.Since(middle)))
-			}
-			slices.Sort(times)
-			b.ReportMetric(times[len(times)/2], "times-as-fast")
-			b.ReportMetric(0, "ns/op") // the sum of both means nothing
+			inTurn(b, oracle, scanner, "times-as-fast")
 		})
 	}
+}
+
+// inTurn runs both in turn, and reports the median of how many times as long the first one takes.
+func inTurn(b *testing.B, first, second func(), unit string) {
+	b.Helper()
+	var times []float64
+	for b.Loop() {
+		start := time.Now()
+		first()
+		middle := time.Now()
+		second()
+		times = append(times, float64(middle.Sub(start))/float64(time.Since(middle)))
+	}
+	slices.Sort(times)
+	b.ReportMetric(times[len(times)/2], unit)
+	b.ReportMetric(0, "ns/op") // the sum of both means nothing
 }

@@ -1,9 +1,7 @@
 package exportapi
 
 import (
-	"slices"
 	"testing"
-	"time"
 
 	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi/exportsim"
@@ -25,16 +23,5 @@ func BenchmarkPrivateInTurn(b *testing.B) {
 			p.Release()
 		}
 	}
-	without, with := decoder(plain), decoder(ruledClient(b))
-	var times []float64
-	for b.Loop() {
-		start := time.Now()
-		without()
-		middle := time.Now()
-		with()
-		times = append(times, float64(time.Since(middle))/float64(middle.Sub(start)))
-	}
-	slices.Sort(times)
-	b.ReportMetric(times[len(times)/2], "times-as-long")
-	b.ReportMetric(0, "ns/op") // the sum of both means nothing
+	inTurn(b, decoder(ruledClient(b)), decoder(plain), "times-as-long")
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -111,6 +110,20 @@ func rewrapped(t *testing.T, cfg Config, execute bool) Rewrapping {
 	return found
 }
 
+// beganRewrap returns a rewrap that has read the topic.
+func beganRewrap(t *testing.T, cfg Config) *rewrap {
+	t.Helper()
+	w, err := cfg.openRewrap(t.Context(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.client.Close)
+	if err = w.read(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
 // TestRewrap: a dry run changes nothing. Then all keys need the last master key only, each subject
 // has the key that it had, also where it has two, and after compaction the other line may leave.
 func TestRewrap(t *testing.T) {
@@ -189,14 +202,7 @@ func TestRewrapDisturbed(t *testing.T) {
 			cfg := rewrapConfig(t, "anna", "bert")
 			had := idsOf(t, cfg, "anna", "bert")
 			cfg.Master = masters(t, 1, 2, 3)
-			w, err := cfg.openRewrap(t.Context(), true)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer w.client.Close()
-			if err = w.read(t.Context(), 0); err != nil {
-				t.Fatal(err)
-			}
+			w := beganRewrap(t, cfg)
 			disturb(t, cfg)
 			records, of := w.next()
 			if _, done, err := w.commit(t.Context(), records, of); done || err != nil {
@@ -224,18 +230,11 @@ func TestRewrapTellsOthers(t *testing.T) {
 	t.Parallel()
 	cfg := rewrapConfig(t, "anna", "bert")
 	cfg.Master = masters(t, 1, 2, 3)
-	w, err := cfg.openRewrap(t.Context(), true)
-	if err != nil {
+	w := beganRewrap(t, cfg)
+	if _, err := Forget(t.Context(), cfg, "anna", true); err != nil {
 		t.Fatal(err)
 	}
-	defer w.client.Close()
-	if err = w.read(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
-	if _, err = Forget(t.Context(), cfg, "anna", true); err != nil {
-		t.Fatal(err)
-	}
-	if err = w.all(t.Context()); err != nil {
+	if err := w.all(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	wantNoKey(t, cfg, "anna")
@@ -250,12 +249,9 @@ func TestRewrapDies(t *testing.T) {
 	t.Parallel()
 	cfg := rewrapConfig(t, "anna")
 	cfg.Master = masters(t, 1, 2, 3)
-	dead, err := cfg.openRewrap(t.Context(), true)
+	dead := beganRewrap(t, cfg)
+	err := dead.client.BeginTransaction()
 	if err != nil {
-		t.Fatal(err)
-	}
-	defer dead.client.Close()
-	if err = errors.Join(dead.read(t.Context(), 0), dead.client.BeginTransaction()); err != nil {
 		t.Fatal(err)
 	}
 	records, _ := dead.next()
