@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -199,7 +200,7 @@ func TestChangedLimit(t *testing.T) {
 	t.Parallel()
 	cfg, s := ready(t, func(c *kafkastream.Config) { c.Compression = "none" })
 	publish(t, s, page(event("e", "u")))
-	alterTopic(t, cfg, "max.message.bytes", "50000")
+	kafkatest.SetConfig(t, kadm.NewClient(connect(t, cfg)), cfg.Topic, "max.message.bytes", "50000")
 	ev := event("big", "u")
 	ev.Raw = []byte(strings.Repeat("x", 100_000))
 	var err error
@@ -220,7 +221,7 @@ func TestRefresh(t *testing.T) {
 	cfg, s := ready(t)
 	s.AgeSettings()
 	publish(t, s, page(event("e", "u"))) // nothing has changed
-	alterTopic(t, cfg, "retention.ms", "604800000")
+	kafkatest.SetConfig(t, kadm.NewClient(connect(t, cfg)), cfg.Topic, "retention.ms", "604800000")
 	old := event("old", "u")
 	old.Time = time.Now().Add(-30 * 24 * time.Hour).UnixMilli()
 	s.AgeSettings()

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -236,26 +235,4 @@ func poison(p *bridge.Page) {
 			copy(b, bytes.Repeat([]byte{'#'}, len(b)))
 		}
 	}
-}
-func alterTopic(t *testing.T, cfg kafkastream.Config, name, value string) {
-	t.Helper()
-	admin := kadm.NewClient(connect(t, cfg))
-	answers, err := admin.AlterTopicConfigs(t.Context(),
-		[]kadm.AlterConfig{{Op: kadm.SetConfig, Name: name, Value: &value}}, cfg.Topic)
-	if err == nil {
-		_, err = answers.On(cfg.Topic, func(r *kadm.AlterConfigsResponse) error { return r.Err })
-	}
-	if err != nil {
-		t.Fatalf("set %s of %s: %v", name, cfg.Topic, err)
-	}
-	kafkatest.Eventually(t, "show "+name, func() (bool, error) {
-		described, err := admin.DescribeTopicConfigs(t.Context(), cfg.Topic)
-		if err != nil {
-			return false, err
-		}
-		topic, err := described.On(cfg.Topic, nil)
-		return slices.ContainsFunc(topic.Configs, func(c kadm.Config) bool {
-			return c.Key == name && c.MaybeValue() == value
-		}), err
-	})
 }

@@ -22,16 +22,11 @@ func deleteAll(t *testing.T, cfg kafkastream.Config, topic string) {
 	t.Helper()
 	client := connect(t, cfg, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	admin := kadm.NewClient(client)
-	policy := func(value string) {
-		t.Helper()
-		changes := []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "cleanup.policy", Value: &value}}
-		must.Get(admin.AlterTopicConfigs(t.Context(), changes, topic))(t)
-	}
 	for p := range int32(16) {
 		r := &kgo.Record{Topic: topic, Partition: p, Key: []byte("x"), Value: []byte("x")}
 		must.Do(t, client.ProduceSync(t.Context(), r).FirstErr())
 	}
-	policy("compact,delete")
+	kafkatest.SetConfig(t, admin, topic, "cleanup.policy", "compact,delete")
 	kafkatest.Eventually(t, "delete the records", func() (bool, error) {
 		ends, err := admin.ListEndOffsets(t.Context(), topic)
 		if err != nil {
@@ -40,7 +35,7 @@ func deleteAll(t *testing.T, cfg kafkastream.Config, topic string) {
 		deleted, err := admin.DeleteRecords(t.Context(), ends.Offsets())
 		return err == nil && deleted.Error() == nil, err
 	})
-	policy("compact")
+	kafkatest.SetConfig(t, admin, topic, "cleanup.policy", "compact")
 }
 
 // A log of checkpoints may begin anywhere: without a checkpoint, and with one.

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -154,6 +155,25 @@ func CreateCheckpointTopic(t *testing.T, brokers []string, topic string, changes
 	configs := map[string]*string{"cleanup.policy": new("compact"), "min.compaction.lag.ms": new("604800000")}
 	maps.Copy(configs, changes)
 	CreateTopic(t, brokers, topic, 16, configs)
+}
+
+// SetConfig changes a setting of a topic and waits until the broker shows it: Apache Kafka
+// answers as soon as the change is stored.
+func SetConfig(t *testing.T, admin *kadm.Client, topic, name, value string) {
+	t.Helper()
+	changes := []kadm.AlterConfig{{Op: kadm.SetConfig, Name: name, Value: &value}}
+	altered := must.Get(admin.AlterTopicConfigs(t.Context(), changes, topic))(t)
+	must.Get(altered.On(topic, func(r *kadm.AlterConfigsResponse) error { return r.Err }))(t)
+	Eventually(t, "show the new "+name+" of topic "+topic, func() (bool, error) {
+		described, err := admin.DescribeTopicConfigs(t.Context(), topic)
+		if err != nil {
+			return false, err
+		}
+		shown, err := described.On(topic, nil)
+		return slices.ContainsFunc(shown.Configs, func(c kadm.Config) bool {
+			return c.Key == name && c.MaybeValue() == value
+		}), err
+	})
 }
 
 // Eventually waits until done returns true. what completes the words "it does not".

@@ -8,15 +8,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/exportapi/exportsim"
@@ -164,24 +163,6 @@ func (s *stage) createTopic(configs map[string]string) {
 	must.Get(s.admin().CreateTopic(s.t.Context(), 3, 1, with, s.topic))(s.t)
 }
 
-// alterTopic changes a setting of the stage's topic.
-func (s *stage) alterTopic(name, value string) {
-	s.t.Helper()
-	changes := []kadm.AlterConfig{{Op: kadm.SetConfig, Name: name, Value: &value}}
-	for _, a := range must.Get(s.admin().AlterTopicConfigs(s.t.Context(), changes, s.topic))(s.t) {
-		must.Do(s.t, a.Err)
-	}
-	eventually(s.t, stepTimeout, "the topic's new "+name, func() bool {
-		described, err := s.admin().DescribeTopicConfigs(s.t.Context(), s.topic)
-		if err != nil {
-			return false
-		}
-		topic, err := described.On(s.topic, nil)
-		return err == nil &&
-			slices.ContainsFunc(topic.Configs, func(c kadm.Config) bool { return c.Key == name && c.MaybeValue() == value })
-	})
-}
-
 // aLetter is a line of dlq list and of dlq retry.
 type aLetter struct {
 	Letter, Reason, ID, Holds, Retried, From, Result, Detail string
@@ -276,7 +257,7 @@ func TestE2EDeadLetters(t *testing.T) {
 	}
 	s.wantRepaired(n, never, published)
 
-	s.alterTopic("max.message.bytes", "200000")
+	kafkatest.SetConfig(s.t, s.admin(), s.topic, "max.message.bytes", "200000")
 	if got := results(s.retry(0, "--all")); got["would be published"] != 10 || got["cannot be published"] != 2 {
 		t.Errorf("a dry run says %v", got)
 	}

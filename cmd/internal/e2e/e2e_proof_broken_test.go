@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"exportbridge/bridge/bridgetest/faultproxy"
+	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/rules"
 	"exportbridge/bridge/bridgetest/servers"
@@ -142,7 +143,7 @@ func playRefusedRecords(t *testing.T, rule string, _ *rand.Rand) (*stage, int) {
 	s.settings["KAFKA_COMPRESSION"] = "none"
 	run := s.run()
 	run.awaitMore(1000)
-	s.alterTopic("max.message.bytes", "20000")
+	kafkatest.SetConfig(s.t, s.admin(), s.topic, "max.message.bytes", "20000")
 	run.awaitMore(run.published())
 	eventually(t, stepTimeout, "the end of the results", func() bool { return run.metric("caught_up") == 1 })
 	run.stop()
