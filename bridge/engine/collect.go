@@ -100,7 +100,9 @@ func (f *follower) add(hard context.Context, r fetchResult) error {
 		return err
 	case err != nil:
 		f.session.open = false
-		f.observePublish(time.Since(f.batch.began), f.batch.pages+1, err)
+		took := time.Since(f.batch.began)
+		f.sizer.committed(f.batch.pages+1, took, err)
+		f.e.observePublish(took, err)
 		return &sessionError{fmt.Errorf("send the page at cursor %s: %w", bridge.CursorHash(before.Cursor), err)}
 	}
 	f.batch.pages++

@@ -174,7 +174,7 @@ func (f *follower) next(ctx context.Context) input {
 		due = f.alarms[0].at(f.schedule.due)
 		switch {
 		case f.session.ready:
-			beat = f.alarms[1].at(f.heartbeatDue())
+			beat = f.alarms[1].at(f.run.heartbeatDue(f.e.cfg.Stream, f.at.Cursor != f.committed.Cursor))
 		case f.state == bridge.StateBlocked && f.fault.Reason == bridge.ReasonOwner:
 			look = f.alarms[1].at(f.incidents.looked.Add(rivalInterval))
 		}

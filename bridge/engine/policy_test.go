@@ -132,14 +132,14 @@ func TestHeartbeatsOutOfStep(t *testing.T) {
 	began := time.Unix(1_700_000_000, 0)
 	times := make(map[time.Time]int)
 	for i := range 100 {
-		s := stream{e: &Engine{cfg: Config{Stream: fmt.Sprintf("s%d", i)}}}
-		s.run.busy, s.run.committed = began, began
-		if wait := s.heartbeatDue().Sub(began); wait != heartbeatInterval {
+		stream := fmt.Sprintf("s%d", i)
+		r := run{busy: began, committed: began}
+		if wait := r.heartbeatDue(stream, false).Sub(began); wait != heartbeatInterval {
 			t.Fatalf("the first heartbeat comes after %s", wait)
 		}
-		s.run.committed = began.Add(time.Hour)
-		due := s.heartbeatDue()
-		if wait := due.Sub(s.run.committed); wait > quietHeartbeat || wait < quietHeartbeat*3/4 {
+		r.committed = began.Add(time.Hour)
+		due := r.heartbeatDue(stream, false)
+		if wait := due.Sub(r.committed); wait > quietHeartbeat || wait < quietHeartbeat*3/4 {
 			t.Errorf("stream %d waits %s", i, wait)
 		}
 		times[due.Truncate(time.Second)]++

@@ -22,6 +22,16 @@ type run struct {
 	fullLogged        time.Time // the last warning about a full last page
 }
 
+// heartbeatDue returns when the next heartbeat of a stream is due. moved is set if the cursor
+// moved since the last commit.
+func (r *run) heartbeatDue(stream string, moved bool) time.Time {
+	wait := heartbeatInterval
+	if !moved {
+		wait = paceOf(stream).of(min(max(wait, r.committed.Sub(r.busy)), quietHeartbeat), wait)
+	}
+	return r.committed.Add(wait)
+}
+
 // limitReached returns the hint of the limit that c reaches, or "".
 func (r *run) limitReached(l Limits, c bridge.Checkpoint) bridge.Hint {
 	switch {

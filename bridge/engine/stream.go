@@ -55,15 +55,6 @@ func (s *stream) worthCommit(b batch) bool {
 	return at.Cursor != was.Cursor && since >= heartbeatInterval // each poll may return another cursor
 }
 
-// heartbeatDue returns when the next heartbeat is due.
-func (s *stream) heartbeatDue() time.Time {
-	wait := heartbeatInterval
-	if s.at.Cursor == s.committed.Cursor {
-		wait = paceOf(s.e.cfg.Stream).of(min(max(wait, s.run.committed.Sub(s.run.busy)), quietHeartbeat), wait)
-	}
-	return s.run.committed.Add(wait)
-}
-
 // publish makes the sink commit a batch. pages is the number of its pages.
 func (s *stream) publish(ctx context.Context, batch bridge.Batch, pages int) (bridge.Receipt, error) {
 	if err := batch.Checkpoint.Validate(); err != nil { // no session could resume from an invalid checkpoint
@@ -82,26 +73,26 @@ func (s *stream) publish(ctx context.Context, batch bridge.Batch, pages int) (br
 	if err == nil && s.session.topics != nil && receipt.Topics != nil {
 		s.session.topics = s.session.carryOver(s.session.topics, receipt.Topics, s.committed.Version)
 	}
-	s.observePublish(took, pages, err)
+	s.sizer.committed(pages, took, err)
+	s.e.observePublish(took, err)
 	return receipt, err
 }
 
-// observePublish reports the outcome of a batch, and adapts the batch size to it.
-func (s *stream) observePublish(took time.Duration, pages int, err error) {
+// observePublish reports the outcome of a batch.
+func (e *Engine) observePublish(took time.Duration, err error) {
 	o := bridge.Observation{What: bridge.ObservePublish, Took: took, Code: "ok"}
 	if err != nil {
 		o.Code = bridge.FaultOf(err).Code
 	}
-	s.e.observe(o)
-	s.sizer.committed(pages, took, err)
-	if s.e.cfg.exactlyOnce() {
+	e.observe(o)
+	if e.cfg.exactlyOnce() {
 		outcome := "committed"
 		if errors.Is(err, bridge.ErrFenced) {
 			outcome = "fenced"
 		} else if err != nil {
 			outcome = "unknown" // the next session determines it
 		}
-		s.e.observe(bridge.Observation{What: bridge.ObserveTransaction, Took: took, Code: outcome})
+		e.observe(bridge.Observation{What: bridge.ObserveTransaction, Took: took, Code: outcome})
 	}
 }
 
