@@ -45,6 +45,10 @@ build: ## build ./exportbridge
 test: ## run all tests on embedded servers; needs only Go
 	$(GO) test $(UNVETTED) $(TESTFLAGS) -timeout 20m ./cmd/internal/e2e ./...
 
+# What one goroutine computes, or counts in memory, make test runs in full: the race detector
+# would take minutes to see nothing.
+NO_RACE = DatesOfAllDays|MutatedTimes|UndatedAtBoundary|DefaultFormIsUnchanged|Form(Items|Windows)$$|.*(Bomb|Alloc)
+
 check: lint ## run all checks that a commit must pass, beside make test
 	$(GO) mod tidy -diff
 	@# the one file that these tags leave out, the linter vets
@@ -53,8 +57,7 @@ check: lint ## run all checks that a commit must pass, beside make test
 	@# of e2e, those that start the test binary itself: the detector does not see the programs that the others build
 	$(GO) test $(UNVETTED) -race $(TESTFLAGS) -timeout 20m -run '^Test(Scripts|Signals|SimulateStops|DemoOnATerminal)$$' ./cmd/internal/e2e
 	cd cmd/internal/release && $(GO) test $(PLAIN) $(TESTFLAGS) ./deploy
-	@# what one goroutine computes, make test runs in full
-	EXPLORE_SCHEDULES=500 DECODE_MUTATIONS=2000 $(GO) test $(UNVETTED) -race $(TESTFLAGS) -timeout 20m -skip '^Test(DatesOfAllDays|MutatedTimes|ItemBomb|EscapeBomb)$$' $$($(GO) list ./... | grep -v /e2e$$)
+	EXPLORE_SCHEDULES=500 DECODE_MUTATIONS=2000 $(GO) test $(UNVETTED) -race $(TESTFLAGS) -timeout 20m -skip '^Test($(NO_RACE))' $$($(GO) list ./... | grep -v /e2e$$)
 
 lint: ## check the format, run the linter
 	@command -v $(LINTER) >/dev/null || { echo "install the linter: go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0"; exit 1; }
@@ -85,8 +88,12 @@ down: ## stop the containers and delete their data
 NO_SERVERS = Test(Compose|DemoOnATerminal|DocumentLinks|HelpWidth|Image|MakeDemo|OffersAreTaken|ReadmeInstall|Recording|ReloadSignals|Scripts|Signals|SimulateStops|Unit)
 NO_BROKER  = TestE2E(AliveWhileServersAreAway|Forms|Learn|NewestFirst|Recording)$$
 
+# The packages that speak with Kafka or Redis, and the other tests that do.
+ON_SERVERS = ./bridge/bridgetest/servers ./bridge/kafkaadmin ./bridge/kafkaclient ./bridge/kafkagroup ./bridge/kafkasink ./bridge/keyring ./cursorstore
+
 test-real: ## run the tests on real Apache Kafka and Redis
-	TEST_REAL=1 $(GO) test $(UNVETTED) $(TESTFLAGS) -timeout 50m -skip '^($(NO_SERVERS)|$(NO_BROKER))' ./cmd/internal/e2e $$($(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | awk '/bridgetest\/(servers|kafkatest)/ { print $$1 }')
+	TEST_REAL=1 $(GO) test $(UNVETTED) $(TESTFLAGS) -timeout 50m -skip '^($(NO_SERVERS)|$(NO_BROKER))' ./cmd/internal/e2e $(ON_SERVERS)
+	TEST_REAL=1 $(GO) test $(UNVETTED) $(TESTFLAGS) -timeout 10m -run '^Test(CheckOnRealRedisWithEviction|SchemaRegisterOnRegistry)$$' ./cmd/internal/command
 
 KAFKA_VERSIONS = 3.9.1 4.0.1 4.1.1 4.2.0 4.3.1 4.3.1/transaction.version=1
 

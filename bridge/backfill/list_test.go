@@ -72,7 +72,7 @@ func TestRunList(t *testing.T) {
 				plan := w.plan(100, 2)
 				plan.Version = 2
 				job, kills := w.begin(plan), 0
-				for after := 60 * time.Millisecond; ; after += 7 * time.Millisecond {
+				for after := 60 * time.Millisecond; ; after += 23 * time.Millisecond {
 					if kills%2 == 1 {
 						w.topic.FailNext([]bridgetest.Failure{bridgetest.Failed, bridgetest.Persisted}[kills/2%2])
 					}

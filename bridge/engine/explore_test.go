@@ -133,29 +133,31 @@ func (x *explorer) explore(t *testing.T) {
 
 // TestExplore explores both deliveries, the same schedules each time.
 func TestExplore(t *testing.T) {
-	exploreFrom(t, variants(), number("EXPLORE_START", 1), number("EXPLORE_SCHEDULES", 4000))
+	exploreFrom(t, variants(), must.Number[int64](t, "EXPLORE_START", 1), schedules(t))
 }
 
 // TestExploreWindows explores streams that follow windows, a quarter as many, the same
 // schedules each time.
 func TestExploreWindows(t *testing.T) {
-	exploreFrom(t, listVariants(), number("EXPLORE_START", 1), number("EXPLORE_SCHEDULES", 4000)/4)
+	exploreFrom(t, listVariants(), must.Number[int64](t, "EXPLORE_START", 1), schedules(t)/4)
 }
 
 // TestExploreRandom explores other schedules each time, a tenth as many, and of windows
 // half of that.
 func TestExploreRandom(t *testing.T) {
-	start := number("EXPLORE_START", rand.Int64N(1<<40))
+	start := must.Number(t, "EXPLORE_START", rand.Int64N(1<<40))
 	t.Logf("explore: the same again with EXPLORE_START=%d", start)
-	exploreFrom(t, variants(), start, number("EXPLORE_SCHEDULES", 4000)/10)
-	exploreFrom(t, listVariants(), start, number("EXPLORE_SCHEDULES", 4000)/20)
+	exploreFrom(t, variants(), start, schedules(t)/10)
+	exploreFrom(t, listVariants(), start, schedules(t)/20)
 }
+
+func schedules(t *testing.T) int64 { return must.Number[int64](t, "EXPLORE_SCHEDULES", 4000) }
 
 func exploreFrom(t *testing.T, bases []plan, start, schedules int64) {
 	x := newExplorer(t, bases)
 	x.random = uint64(start)
 	x.enough = func(n int64) bool { return n >= schedules }
-	if s := number("EXPLORE_SECONDS", 0); s > 0 {
+	if s := must.Number(t, "EXPLORE_SECONDS", 0); s > 0 {
 		end := time.Now().Add(time.Duration(s) * time.Second)
 		x.enough = func(int64) bool { return time.Now().After(end) }
 	}
@@ -189,15 +191,6 @@ func brieflyTold(trace []string) []string {
 		return trace
 	}
 	return slices.Concat(trace[:edge], []string{"..."}, trace[len(trace)-edge:])
-}
-
-// number returns an environment variable, or what stands for it.
-func number(name string, unset int64) int64 {
-	n, err := strconv.ParseInt(os.Getenv(name), 10, 64)
-	if err != nil {
-		return unset
-	}
-	return n
 }
 
 // shrink drops the twists that are not needed to break the rule.

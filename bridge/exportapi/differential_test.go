@@ -8,7 +8,6 @@ import (
 	"go/parser"
 	"go/token"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -386,7 +385,7 @@ func nested(random *rand.Rand) string {
 // DECODE_MUTATIONS of them (default 100 000), from DECODE_SEED.
 func TestMutationsAgainstOracle(t *testing.T) {
 	t.Parallel()
-	count, seed := fromEnvironment(t, "DECODE_MUTATIONS", 100_000), fromEnvironment(t, "DECODE_SEED", 1)
+	count, seed := must.Number(t, "DECODE_MUTATIONS", 100_000), must.Number(t, "DECODE_SEED", 1)
 	m := mutator{Rand: rand.New(rand.NewPCG(uint64(seed), 5)), seeds: seedPages(t)}
 	all := newRivals(t)
 	try := func(r *rivals, body []byte) bool {
@@ -423,19 +422,6 @@ func TestMutationsAgainstOracle(t *testing.T) {
 		t.Errorf("only %d items with bad text", bad)
 	}
 	t.Logf("%d mutated bodies, of which %d are pages: no difference", count, pages)
-}
-
-func fromEnvironment(t testing.TB, name string, otherwise int) int {
-	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return n
 }
 
 // FuzzAgainstOracle is TestMutationsAgainstOracle, guided by coverage.

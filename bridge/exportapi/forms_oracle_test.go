@@ -376,7 +376,7 @@ func (r *formRival) check(t testing.TB, body []byte, header string) (isPage bool
 // TestFormsAgainstOracle compares the client with an independent reader in each form.
 func TestFormsAgainstOracle(t *testing.T) {
 	t.Parallel()
-	count, seed := fromEnvironment(t, "DECODE_MUTATIONS", 20_000), fromEnvironment(t, "DECODE_SEED", 1)
+	count, seed := must.Number(t, "DECODE_MUTATIONS", 20_000), must.Number(t, "DECODE_SEED", 1)
 	all := newFormRivals(t)
 	m := mutator{Rand: rand.New(rand.NewPCG(uint64(seed), 9))}
 	pages := 0

@@ -12,6 +12,7 @@ import (
 	"exportbridge/bridge/exportapi/internal/itemtime"
 
 	"exportbridge/bridge/exportapi/internal/scan"
+
 	"github.com/go-json-experiment/json/jsontext"
 )
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -369,19 +370,31 @@ func awaitState(t *testing.T, cfg kafkastream.Config, states ...string) {
 	})
 }
 
-// TestEpochRollsOver: producer epochs have 16 bits, and each transaction takes
-// one. Then the brokers give another producer id.
+// TestEpochRollsOver: producer epochs have 16 bits, and each session and each transaction
+// takes one. Then the brokers give another producer id.
 func TestEpochRollsOver(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Fake(t).ListenAddrs(), exactly)
-	s := recovered(t, cfg)
-	const transactions = 33_000
-	began := time.Now()
+	session := kmsg.NewInitProducerIDRequest()
+	session.TransactionalID, session.TransactionTimeoutMillis = new(cfg.TransactionalID()), 60_000
+	client := connect(t, cfg)
+	producer := func() int64 {
+		all := must.Get(kadm.NewClient(client).DescribeTransactions(t.Context(), cfg.TransactionalID()))(t)
+		return must.Get(all.On(cfg.TransactionalID(), nil))(t).ProducerID
+	}
+	for range math.MaxInt16 - 100 {
+		r := must.Get(session.RequestWith(t.Context(), client))(t)
+		must.Do(t, kerr.ErrorForCode(r.ErrorCode))
+	}
+	s, first := recovered(t, cfg), producer()
+	const transactions = 200
 	for seq := range transactions {
 		if _, err := s.Publish(t.Context(), bridge.Batch{Checkpoint: checkpoint(cfg, seq)}); err != nil {
 			t.Fatalf("transaction %d: %v", seq, err)
 		}
 	}
-	t.Logf("%d transactions took %s", transactions, time.Since(began).Round(time.Millisecond))
+	if producer() == first {
+		t.Errorf("the producer id is still %d", first)
+	}
 	recoverTo(t, s, cfg, transactions-1)
 }

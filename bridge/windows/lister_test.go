@@ -17,7 +17,7 @@ import (
 // middle of a listing, and events that are shown late, and compares the topic with the
 // whole list: each event once.
 func TestFollow(t *testing.T) {
-	for seed := range uint64(1000) {
+	for seed := range must.Number[uint64](t, "EXPLORE_SCHEDULES", 4000) / 4 {
 		if wrong := follow(t, seed); wrong != "" {
 			t.Fatalf("seed %d: %s", seed, wrong)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/windows"
 )
 
@@ -16,7 +17,7 @@ import (
 // errors in the middle of a listing, and compares what comes with the whole list: each item of
 // the ranges once, and no other.
 func TestRange(t *testing.T) {
-	for seed := range uint64(400) {
+	for seed := range must.Number[uint64](t, "EXPLORE_SCHEDULES", 4000) / 10 {
 		if wrong := playRange(t, seed); wrong != "" {
 			t.Fatalf("seed %d: %s", seed, wrong)
 		}

@@ -77,9 +77,19 @@ func Brokers(t *testing.T) []string {
 // Embedded reports whether Brokers returns an embedded cluster.
 func Embedded() bool { return os.Getenv(kafkaBrokers) == "" }
 
-// Fake returns an embedded cluster, for faults that a real one cannot be told to make.
+// embeddedOnly skips a test on real servers that would repeat what it does without them.
+func embeddedOnly(t *testing.T) {
+	t.Helper()
+	if !Embedded() {
+		t.Skip("make test runs this, on embedded Kafka")
+	}
+}
+
+// Fake returns an embedded cluster, for faults that a real one cannot be told to make. On
+// real servers the test is skipped.
 func Fake(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
 	t.Helper()
+	embeddedOnly(t)
 	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1)}, opts...)...)
 	if err != nil {
 		t.Fatalf("start embedded Kafka: %v", err)
@@ -99,9 +109,10 @@ type Server struct {
 	kfk  *kfake.Cluster
 }
 
-// NewServer returns a running cluster.
+// NewServer returns a running cluster. On real servers the test is skipped.
 func NewServer(t *testing.T, opts ...kfake.Opt) *Server {
 	t.Helper()
+	embeddedOnly(t)
 	addr := servers.FreeAddress(t)
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -236,13 +236,7 @@ func TestReload(t *testing.T) {
 }
 
 func testReload(t *testing.T, ownership string) {
-	changes := 10
-	if text := os.Getenv("RELOADS"); text != "" {
-		var err error
-		if changes, err = strconv.Atoi(text); err != nil {
-			t.Fatal(err)
-		}
-	}
+	changes := must.Number(t, "RELOADS", 10)
 	describe := func(page int, names ...string) string {
 		text := fmt.Sprintf("settings: {EXPORT_PAGE_SIZE: 10, BRIDGE_OWNERSHIP: %s}\n"+
 			"streams:\n  changed: {EXPORT_PAGE_SIZE: %d}\n", ownership, page)
