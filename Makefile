@@ -86,7 +86,7 @@ down: ## stop the containers and delete their data
 # What tests on no server is in `make test`: whole packages, and these tests of e2e. So is what
 # an API's form changes: the broker sees none of it.
 NO_SERVERS = Test(Compose|DemoOnATerminal|DocumentLinks|HelpWidth|Image|MakeDemo|OffersAreTaken|ReadmeInstall|Recording|ReloadSignals|Scripts|Signals|SimulateStops|Unit)
-NO_BROKER  = TestE2E(AliveWhileServersAreAway|Forms|Learn|NewestFirst|Recording)$$
+NO_BROKER  = Test(DocumentCommands|E2E(AliveWhileServersAreAway|BackfillNumbered|ExpiredCursor|Forms|Learn|NewestFirst|Recording|VerifyWithoutIDs))$$
 
 # The packages that speak with Kafka or Redis, and the other tests that do.
 ON_SERVERS = ./bridge/bridgetest/servers ./bridge/kafkaadmin ./bridge/kafkaclient ./bridge/kafkagroup ./bridge/kafkasink ./bridge/keyring ./cursorstore
