@@ -71,6 +71,19 @@ func RequestFault(c *Checkpoint, want Fingerprint) *Fault {
 	}
 }
 
+// SameRoutesHint is the hint for routes that RoutesConflict rejects.
+const SameRoutesHint = "set KAFKA_ROUTES as for the bridge; to change the routes of the stream, restart the bridge first"
+
+// RoutesConflict returns how routes, a Routes.Text, differ from those of the stream at c. It
+// returns nil if they do not, or if the stream has not started. Whatever publishes to the
+// topics of a stream must have its routes.
+func (c *Checkpoint) RoutesConflict(routes string) error {
+	if c.Zero() || c.Routes == routes {
+		return nil
+	}
+	return fmt.Errorf("KAFKA_ROUTES is %q, but stream %s publishes by %q", routes, c.Stream, c.Routes)
+}
+
 // BoundText describes a bound of an export for people; 0 is the earliest event.
 func BoundText(ms int64) string {
 	if ms == 0 {

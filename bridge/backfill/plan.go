@@ -226,7 +226,7 @@ func (p *Planner) Plan(ctx context.Context, s *Spec, now time.Time) (*Plan, erro
 }
 
 // checkSource gives the job the live stream's source, and rejects settings that request
-// another list.
+// another list, or publish by other routes.
 func (p *Planner) checkSource(ctx context.Context, plan *Plan) error {
 	live, err := newest(ctx, p.Live)
 	if err != nil {
@@ -237,6 +237,9 @@ func (p *Planner) checkSource(ctx context.Context, plan *Plan) error {
 	if elsewhere := change.Elsewhere(); len(elsewhere) > 0 {
 		return reject(OtherSource, &plan.Job, "the settings are not those of stream %s: %s changed",
 			p.Name(), strings.Join(elsewhere, ", "))
+	}
+	if err := live.RoutesConflict(p.Routes); err != nil && plan.Job.Kind == Backfill {
+		return reject(OtherRoutes, &plan.Job, "%v", err)
 	}
 	plan.Job.Source, plan.Job.Request, plan.Job.MarksEnd = live.Source, p.Request, live.MarksEnd && live.Listing == nil
 	return nil

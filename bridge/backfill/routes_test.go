@@ -1,11 +1,13 @@
 package backfill_test
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
 	"time"
 
+	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
 )
 
@@ -23,6 +25,30 @@ func TestJobTopics(t *testing.T) {
 	if got := j.Topics(); !slices.Equal(got, []string{"T"}) {
 		t.Errorf("a replay has the topics %v", got)
 	}
+}
+
+// TestOtherRoutes: a backfill begins with the routes of the stream only, or before its first
+// start. A replay has a topic of its own.
+func TestOtherRoutes(t *testing.T) {
+	inOwnWorld(t, 10, func(t *testing.T, w *world) {
+		s, _ := w.beside()
+		s.Routes = "a*=T.a"
+		live := bridge.Checkpoint{Format: 1, Stream: stream, Origin: bridge.Origin{Start: second(5000)}, PositionTime: second(6000)}
+		for routes, want := range map[string]backfill.Reason{"": backfill.OtherRoutes, "b*=T.b": backfill.OtherRoutes, s.Routes: ""} {
+			live.Routes = routes
+			s.Live = checkpoints{live}
+			_, err := s.Plan(t.Context(), ask(10), time.Now())
+			text := fmt.Sprintf(`KAFKA_ROUTES is "a*=T.a", but stream events publishes by %q`, routes)
+			if reasonOf(err) != want || err != nil && err.Error() != text {
+				t.Errorf("a stream with the routes %q: %v", routes, err)
+			}
+			replay := ask(10)
+			replay.Kind = backfill.Replay
+			if _, err := s.Plan(t.Context(), replay, time.Now()); err != nil {
+				t.Errorf("a replay of a stream with the routes %q: %v", routes, err)
+			}
+		}
+	})
 }
 
 // TestRoutesOfThePlan: a job keeps the routes, and the ids of all topics, of its plan.

@@ -88,6 +88,8 @@ type Retry struct {
 	Elsewhere []string
 	// Redacted names the rules for private data that the Source applies, empty for none.
 	Redacted string
+	// Check, if not nil, sets Event.Mismatch of decoded bytes; a Source does for what it fetches.
+	Check func(*bridge.Page)
 	// FetchTimeout is how long a call of the Source may take; see engine.Config.
 	FetchTimeout time.Duration
 	// By is the operator, recorded in the marks.
@@ -211,6 +213,9 @@ func (r *Retry) page(ctx context.Context, l *DeadLetter) (page *bridge.Page, not
 			return nil, "", &unusable{"its bytes are not an item: " + err.Error()}
 		}
 		page.Source, page.Events[0].Index = l.Source, l.Index
+		if r.Check != nil {
+			r.Check(page)
+		}
 		return page, "", nil
 	case l.CursorLost:
 		return nil, "", &unusable{"its cursor was too long to be kept"}

@@ -409,3 +409,15 @@ func (e *countedEvents) Kept(ctx context.Context) ([]kafkaclient.Kept, error) {
 	e.kept++
 	return e.Log.Kept(ctx)
 }
+
+// TestRetryCheck: the bytes of a letter are checked before they are published.
+func TestRetryCheck(t *testing.T) {
+	w := newWorld(t)
+	places, checked := []deadletter.Place{w.letter("a"), w.letter("b")}, ""
+	r := w.retrying(func(deadletter.Retried) error { return nil })
+	r.Check = func(p *bridge.Page) { checked += string(p.Events[0].ID) }
+	w.publisher.open()
+	if err := r.Run(t.Context(), places); err != nil || checked != "ab" {
+		t.Errorf("checked %q, want ab: %v", checked, err)
+	}
+}

@@ -129,23 +129,22 @@ func (c *Client) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, e
 
 // Decode implements bridge.Source. Then it applies the rules for private data, and Config.Check.
 func (c *Client) Decode(p *bridge.Page) error {
-	if err := c.decode(p); err != nil {
-		return err
+	err := c.decode(p)
+	if err == nil {
+		err = c.hide(p)
 	}
-	return c.prepare(p)
-}
-
-// prepare makes the events of a page as they are published.
-func (c *Client) prepare(p *bridge.Page) error {
-	if c.private != nil {
-		if err := c.private.hide(p, c.decoders.V); err != nil {
-			return err
-		}
-	}
-	if c.cfg.Check != nil {
+	if err == nil && c.cfg.Check != nil {
 		c.cfg.Check(p)
 	}
-	return nil
+	return err
+}
+
+// hide applies the rules for private data.
+func (c *Client) hide(p *bridge.Page) error {
+	if c.private == nil {
+		return nil
+	}
+	return c.private.hide(p, c.decoders.V)
 }
 
 func (c *Client) decode(p *bridge.Page) error {
@@ -169,11 +168,11 @@ func (c *Client) decode(p *bridge.Page) error {
 }
 
 // DecodeItem decodes the bytes of one item into a page, and applies the rules for private
-// data. It must not run concurrently with Decode. The page need not be released.
+// data, but not Config.Check. It must not run concurrently with Decode. The page need not be released.
 func (c *Client) DecodeItem(item []byte) (*bridge.Page, error) {
 	page, err := c.decodeItem(item)
 	if err == nil {
-		err = c.prepare(page)
+		err = c.hide(page)
 	}
 	if err != nil {
 		return nil, err
@@ -187,9 +186,6 @@ func (c *Client) DecodeRecord(value []byte, id string) (*bridge.Page, error) {
 	page, err := c.decodeItem(value)
 	if err == nil && page.Events[0].ID == nil {
 		page.Events[0].Sums = bridge.SumsOfRecord([]byte(id))
-	}
-	if err == nil && c.cfg.Check != nil {
-		c.cfg.Check(page)
 	}
 	return page, err
 }

@@ -51,3 +51,19 @@ func TestRouteOfChangedItem(t *testing.T) {
 		t.Errorf("route %d, want 2", got)
 	}
 }
+
+// TestCheckedOnce: what a page lists is checked, and what is decoded again from a record is not.
+func TestCheckedOnce(t *testing.T) {
+	t.Parallel()
+	const item = `{"eventId":"e","timestamp":1}`
+	checked := 0
+	cfg := config(t, map[string]string{"EXPORT_URL": "http://127.0.0.1:1"})
+	cfg.Check = func(p *bridge.Page) { checked += len(p.Events) }
+	c := connect(t, cfg)
+	must.Do(t, c.Decode(&bridge.Page{Body: []byte(`{"items":[` + item + `],"nextCursor":null}`)}))
+	must.Get(c.DecodeItem([]byte(item)))(t)
+	must.Get(c.DecodeRecord([]byte(item), "e"))(t)
+	if checked != 1 {
+		t.Errorf("events are checked %d times, want 1", checked)
+	}
+}

@@ -150,8 +150,9 @@ func inWorld(t *testing.T, exported, published []item, f func(t *testing.T, w *w
 // atEnd is a checkpoint of a stream that has read all that was listed at a time.
 func atEnd(seq, at int64) bridge.Checkpoint {
 	return bridge.Checkpoint{
-		Format: bridge.CheckpointFormat, Kind: bridge.KindData, Version: bridge.Version{Epoch: 1, Seq: seq}, Cursor: "c",
-		Origin: bridge.Origin{Resource: "events"}, PositionTime: at, WrittenAt: at, Drained: true, PositionByAPI: true,
+		Format: bridge.CheckpointFormat, Stream: stream, Kind: bridge.KindData, Version: bridge.Version{Epoch: 1, Seq: seq},
+		Cursor: "c", Origin: bridge.Origin{Resource: "events"},
+		PositionTime: at, WrittenAt: at, Drained: true, PositionByAPI: true,
 	}
 }
 

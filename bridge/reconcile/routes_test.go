@@ -285,9 +285,18 @@ func TestRoutesChanged(t *testing.T) {
 		if want(t, "changed", r, counts{API: 20, Held: 7, Missing: 1}); r.Deleted != 12 {
 			t.Errorf("deleted %d", r.Deleted)
 		}
-		w.cfg.Routes = "the stream has other routes today"
-		if r := w.must(reconcile.Repair); r.Repair.Events != 0 || r.Deleted != 13 {
-			t.Errorf("%+v, %d deleted", r.Repair, r.Deleted)
+		w.cfg.Routes = "a*=export.orders"
+		if r := w.must(reconcile.Compare); r.Deleted != 13 {
+			t.Errorf("%d deleted", r.Deleted)
+		}
+		for _, mode := range []reconcile.Mode{reconcile.Rehearse, reconcile.Repair} {
+			want := `KAFKA_ROUTES is "a*=export.orders", but stream events publishes by "b*=export.orders"`
+			w.live.trail[0].Routes = "b*=export.orders"
+			if err := w.refused(mode, reconcile.OtherRoutes); err.Error() != want {
+				t.Error(err)
+			}
+			w.live.trail[0].Routes = ""
+			w.refused(mode, reconcile.OtherRoutes)
 		}
 		w.cfg.Routes = ""
 		if r := w.must(reconcile.Repair); r.Repair.Events != 1 || r.Deleted != 12 {

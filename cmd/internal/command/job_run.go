@@ -129,6 +129,8 @@ func jobError(err error) error {
 		e.Code, e.Hint = cli.ExitUsage, "EXPORT_RESOURCE="+j.Resource
 	case backfill.OtherSource:
 		e.Hint = bridge.SameRequestHint
+	case backfill.OtherRoutes:
+		e.Code, e.Hint = cli.ExitUsage, bridge.SameRoutesHint
 	case backfill.NoBounds:
 		return cli.Boundless(err)
 	case backfill.Overlaps:

@@ -251,9 +251,12 @@ func (s *streamStatus) addSchema(add func(name, text string)) {
 	if found == nil {
 		return
 	}
-	text := "no event differs"
-	if found.Mismatches > 0 {
-		text = humanize.Comma(found.Mismatches) + " events differ"
+	text := cli.Counted(found.Mismatches, "event") + " differ"
+	switch found.Mismatches {
+	case 0:
+		text = "no event differs"
+	case 1:
+		text += "s"
 	}
 	text += " from EVENT_SCHEMA since the start"
 	if len(found.Unchecked) > 0 {

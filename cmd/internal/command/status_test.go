@@ -43,8 +43,9 @@ func TestStatusRows(t *testing.T) {
 	resting.Rate, stuck.Rate, stuck.Pace = 0.1, 0, 0
 	expiring := live(bridge.StatePaused, time.Minute)
 	expiring.Version.Seq, expiring.PausedUntil = 6, now.Add(time.Minute).UnixMilli()
-	fitting, differing := live(bridge.StateIdle, 0), live(bridge.StateIdle, 0)
+	fitting, differing, odd := live(bridge.StateIdle, 0), live(bridge.StateIdle, 0), live(bridge.StateIdle, 0)
 	fitting.Schema = &bridge.SchemaCheck{Unchecked: []string{"rare"}}
+	odd.Schema = &bridge.SchemaCheck{Mismatches: 1}
 	differing.Schema = &bridge.SchemaCheck{Mismatches: 1234, Differences: []bridge.Difference{{Pointer: "/a", Text: "is missing"}}}
 	for name, test := range map[string]struct {
 		live       *bridge.Status
@@ -86,6 +87,9 @@ func TestStatusRows(t *testing.T) {
 		}},
 		"events differ from their schema": {differing, drained, map[string]string{
 			"schema": "1,234 events differ from EVENT_SCHEMA since the start", "differs": "/a is missing",
+		}},
+		"an event differs from its schema": {odd, drained, map[string]string{
+			"schema": "1 event differs from EVENT_SCHEMA since the start",
 		}},
 		"nothing is read yet": {nil, fresh, map[string]string{"position": "the start of the export: the earliest event"}},
 	} {

@@ -215,8 +215,8 @@ func (l *loader) load(need Uses, now time.Time) (*Settings, error) {
 		st := l.loadStream(name, need, now)
 		st.Engine.Mode, st.Engine.Owner = s.Delivery, s.Owner()
 		st.Kafka.Mode, st.Kafka.InstanceID, st.Kafka.Process = s.Delivery, s.InstanceID, s.Owner()
+		found[name] = st.validate(need) // of the original, which keeps compiled schemas
 		s.Streams = append(s.Streams, st)
-		found[name] = st.validate(need)
 	}
 	l.check(found)
 	l.check(map[string]bridge.Problems{"": s.validate(need)})

@@ -30,9 +30,9 @@ type Checker struct {
 }
 
 // NewChecker returns a Checker of the events of topics, by Event.Route. It calls found, if
-// that is not nil, with each difference that it lists.
-func NewChecker(text string, topics []string, found func(bridge.Difference)) (*Checker, error) {
-	schemas, err := compileTopics(text, topics)
+// that is not nil, with each difference that it lists. cfg is valid.
+func NewChecker(cfg *Config, topics []string, found func(bridge.Difference)) (*Checker, error) {
+	schemas, err := cfg.compileTopics(topics)
 	if err != nil {
 		return nil, err
 	}

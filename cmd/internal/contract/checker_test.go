@@ -3,6 +3,7 @@ package contract
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,13 +23,21 @@ func pageOf(events ...string) *bridge.Page {
 	return p
 }
 
+// newChecker returns a Checker by a valid schema.
+func newChecker(t testing.TB, text string, topics []string, found func(bridge.Difference)) *Checker {
+	t.Helper()
+	cfg := Config{Schema: text}
+	must.Do(t, cfg.Validate(topics))
+	return must.Get(NewChecker(&cfg, topics, found))(t)
+}
+
 const closedSchema = `{"type": "object", "properties": {"id": {"type": "string"}, "n": {"type": "integer"}}}`
 
 // A Checker marks the events that differ, lists each difference once, and counts what is committed.
 func TestChecker(t *testing.T) {
 	t.Parallel()
 	var told []bridge.Difference
-	c := must.Get(NewChecker(closedSchema, []string{"events"}, func(d bridge.Difference) { told = append(told, d) }))(t)
+	c := newChecker(t, closedSchema, []string{"events"}, func(d bridge.Difference) { told = append(told, d) })
 	p := pageOf(`{"id":"1"}`, `{"id":2}`, `{"id":3}`, `{"id":4}`, `{"id":5,"x":1}`)
 	p.Events[2].Defect, p.Events[3].Route = bridge.DefectTime, bridge.RouteDrop
 	c.Check(p)
@@ -58,7 +67,7 @@ func TestChecker(t *testing.T) {
 // The list is short, whatever the events have: few differences, cut names, no control characters.
 func TestCheckerBounds(t *testing.T) {
 	t.Parallel()
-	c := must.Get(NewChecker(closedSchema, []string{"events"}, nil))(t)
+	c := newChecker(t, closedSchema, []string{"events"}, nil)
 	p := pageOf(`{"`+strings.Repeat("ä", 1000)+`":1}`, `{"\u001b[2J\n":1}`)
 	for i := range 20 {
 		p.Events = append(p.Events, bridge.Event{Raw: fmt.Appendf(nil, `{"x%d":1}`, i)})
@@ -88,7 +97,7 @@ func TestCheckerBounds(t *testing.T) {
 func TestCheckerTopics(t *testing.T) {
 	t.Parallel()
 	const text = `{"$defs": {"events": {"required": ["a"]}, "orders": {"required": ["b"]}}}`
-	c := must.Get(NewChecker(text, []string{"events", "orders", "rare"}, nil))(t)
+	c := newChecker(t, text, []string{"events", "orders", "rare"}, nil)
 	p := pageOf(`{"b":1}`, `{"b":1}`, `{}`)
 	p.Events[1].Route, p.Events[2].Route = 1, 2
 	c.Check(p)
@@ -98,13 +107,27 @@ func TestCheckerTopics(t *testing.T) {
 	if diff := cmp.Diff([]string{"rare"}, c.Status().Unchecked); diff != "" {
 		t.Error(diff)
 	}
-	_, err := NewChecker(`{"$defs": {"orders": {"type": 3}}}`, []string{"events", "orders"}, nil)
+	err := (&Config{Schema: `{"properties": {"x": {}}, "$defs": {"orders": {"$ref": "#/properties/x"}}}`}).Validate([]string{"events", "orders"})
 	if err == nil || !strings.Contains(err.Error(), "topic orders") {
 		t.Errorf("a broken schema of a topic: %v", err)
 	}
 	var none *Checker
 	if none.Observe(bridge.Observation{Receipt: bridge.Receipt{Mismatched: 1}}); none.Status() != nil {
 		t.Error("a nil Checker has a status")
+	}
+}
+
+// TestCompiledOnce: a schema is compiled once for all topics and Checkers of a stream.
+func TestCompiledOnce(t *testing.T) {
+	t.Parallel()
+	cfg := Config{Schema: `{"type": "object", "$defs": {"orders": {"required": ["b"]}}}`}
+	topics := []string{"events", "orders", "rare"}
+	must.Do(t, cfg.Validate(topics))
+	valid := cfg
+	one, two := must.Get(NewChecker(&cfg, topics, nil))(t), must.Get(NewChecker(&valid, topics[1:], nil))(t)
+	if one.schemas[0] != one.schemas[2] || one.schemas[1] == one.schemas[0] ||
+		!slices.Equal(one.schemas[1:], two.schemas) {
+		t.Errorf("the schemas are %p and %p", one.schemas, two.schemas)
 	}
 }
 
@@ -123,7 +146,7 @@ func BenchmarkCheck(b *testing.B) {
 	}
 	body := []byte(`{"items":[` + strings.Join(items, ",") + `],"nextCursor":null}`)
 	text := must.Get(json.Marshal(f.Schema("Event", "")))(b)
-	c := must.Get(NewChecker(string(text), []string{"events"}, nil))(b)
+	c := newChecker(b, string(text), []string{"events"}, nil)
 	for name, check := range map[string]func(*bridge.Page){"decode": nil, "check": c.Check} {
 		b.Run(name, func(b *testing.B) {
 			cfg := exportapi.DefaultConfig()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 
 	"exportbridge/bridge"
 )
@@ -16,6 +17,8 @@ import (
 type Config struct {
 	// File is the file that Schema was read from, empty for none.
 	File string
+	// compiled has what was compiled since Validate, by text. Copies share it.
+	compiled *sync.Map
 
 	Schema string `env:"EVENT_SCHEMA" stream:"yes" desc:"JSON Schema of the events, usually from a file: EVENT_SCHEMA_FILE; run compares each event with it and counts those that differ; asyncapi, schema check and schema register use it too; with KAFKA_ROUTES, $defs can have a schema of each topic, by its name"`
 }
@@ -25,9 +28,10 @@ func (c *Config) Validate(topics []string) error {
 	if c.Schema == "" {
 		return nil
 	}
-	_, err := Compile(c.Schema)
+	c.compiled = new(sync.Map)
+	_, err := c.compile(c.Schema)
 	if err == nil {
-		_, err = compileTopics(c.Schema, topics)
+		_, err = c.compileTopics(topics)
 	}
 	if err != nil {
 		hint, file := "", ""
@@ -41,16 +45,28 @@ func (c *Config) Validate(topics []string) error {
 	return nil
 }
 
+// compile is Compile, once for each text.
+func (c *Config) compile(text string) (*Schema, error) {
+	if known, ok := c.compiled.Load(text); ok {
+		return known.(*Schema), nil
+	}
+	made, err := Compile(text)
+	if err == nil {
+		c.compiled.Store(text, made)
+	}
+	return made, err
+}
+
 // compileTopics returns the JSON Schemas of a stream's topics, nil for a topic without one.
-func compileTopics(text string, topics []string) ([]*Schema, error) {
+func (c *Config) compileTopics(topics []string) ([]*Schema, error) {
 	all := make([]*Schema, len(topics))
 	for i, topic := range topics {
-		of := SchemaOf(text, topic, topics)
+		of := SchemaOf(c.Schema, topic, topics)
 		if of == "" {
 			continue
 		}
 		var err error
-		if all[i], err = Compile(of); err != nil {
+		if all[i], err = c.compile(of); err != nil {
 			return nil, fmt.Errorf("the schema of topic %s: %w", topic, err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -26,7 +27,7 @@ import (
 
 // privacy is a set of rules for private data, as an independent redactor applies it.
 type privacy struct {
-	drop, hash, mask string // as the settings have them; each mask ends with :last4
+	drop, hash, mask string // as the settings have them
 	keys             int    // of privateKeys, in the key file; the last one hashes
 	encrypt          string // as the setting has it
 	masters          int    // of masterKeys, in the file of master keys
@@ -55,10 +56,14 @@ func (p *privacy) redacted(t *testing.T, item []byte) string {
 	for _, rule := range []struct {
 		pointers string
 		do       func(text string) string
-	}{{p.drop, nil}, {p.hash, p.sum}, {p.mask, masked}} {
+	}{{p.drop, nil}, {p.hash, p.sum}, {p.mask, starred}} {
 		for at := range strings.SplitSeq(rule.pointers, ",") {
-			names := strings.Split(strings.TrimSuffix(at, ":last4"), "/")
-			changeMember(all, names[1:], rule.do)
+			pointer, some := strings.CutSuffix(at, ":last4")
+			do := rule.do
+			if some {
+				do = masked
+			}
+			changeMember(all, strings.Split(pointer, "/")[1:], do)
 		}
 	}
 	text, err := json.Marshal(all)
@@ -90,6 +95,8 @@ func (p *privacy) sum(text string) string {
 	mac.Write([]byte(text))
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
+
+func starred(text string) string { return strings.Repeat("*", utf8.RuneCountInString(text)) }
 
 func masked(text string) string {
 	runes := []rune(text)
@@ -261,7 +268,7 @@ func TestE2EPrivate(t *testing.T) {
 		return item
 	})
 	private := newRedactions(t)
-	private.sets = []privacy{{}, {drop: "/context/url,/context/metadata", hash: "/userId", keys: 1},
+	private.sets = []privacy{{}, {drop: "/context/url,/context/metadata", hash: "/userId", mask: "/sessionId", keys: 1},
 		{drop: "/context/url,/context/metadata", hash: "/userId", keys: 2}}
 	for i, stock := range []int{on, rotated, n} {
 		s.truth.SetStock(stock)

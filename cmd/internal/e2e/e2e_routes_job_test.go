@@ -95,3 +95,32 @@ func TestE2ERoutesBackfill(t *testing.T) {
 	}
 	s.command(0, "backfill", "cancel", id, "--execute")
 }
+
+// TestE2ERoutesLanes kills one of two processes that run a backfill in lanes: each event is once in
+// the topic of its route.
+func TestE2ERoutesLanes(t *testing.T) {
+	t.Parallel()
+	const n = 1000
+	s := newStage(t, startServers(t, owned{quick: true}), exportsim.Config{Events: n})
+	seam := s.firstAt(n - 200)
+	s.settings["EXPORT_PAGE_SIZE"], s.settings["KAFKA_ROUTES"] = "20", s.testRoutes()
+	s.settings["EXPORT_START"] = s.timeOf(seam)
+	s.settings["BRIDGE_OWNERSHIP"], s.settings["BRIDGE_SESSION_TIMEOUT"] = "group", manySession.String()
+	s.simulate()
+	killed, other := s.bridgeNamed("a"), s.bridgeNamed("b")
+	eventually(t, outageTimeout, "an owner", func() bool { return s.committed(s.topic+".pages") > 0 })
+	p, _ := s.command(0, "backfill", "--from", s.timeOf(0), "--to", s.timeOf(seam), "--windows", "8", "--parallel", "4",
+		"--rate-limit", "5/s", "--execute")
+	s.wantSaid(p, "handed over to ", "in 4 lanes")
+	had := s.committed(s.topic + ".pages")
+	watch := s.start("backfill", "watch", s.jobs()[0].ID)
+	eventually(t, outageTimeout, "events of the job", func() bool { return s.committed(s.topic+".pages") > had })
+	killed.kill()
+	watch.wantExit(0, 2*outageTimeout)
+	s.wantSaid(watch, "done: 8 of 8 windows")
+	eventually(t, outageTimeout, "the events of the stream", func() bool { return int(s.checkpoint().Events) == n-seam })
+	other.stop()
+	if s.wantJoined(seam, n) == 0 {
+		t.Error("no event of the job is dropped")
+	}
+}

@@ -9,16 +9,26 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/must"
+	"exportbridge/bridge/bridgetest/servers"
+	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/exportapi/exportsim"
+	"exportbridge/bridge/kafkarecord"
 )
 
-// schemaFile sets EVENT_SCHEMA_FILE to a schema with one member.
-func (s *stage) schemaFile(kind string) {
+// schemaFile sets EVENT_SCHEMA_FILE to a schema with one member. Events of the topics free may have
+// any other.
+func (s *stage) schemaFile(kind string, free ...string) {
 	s.t.Helper()
 	file := filepath.Join(s.dir, "events.schema.json")
-	text := `{"additionalProperties": true, "properties": {"extra": {"type": "` + kind + `"}}}`
+	text := `{"additionalProperties": true, "properties": {"extra": {"type": "` + kind + `"}}, "$defs": {`
+	for _, topic := range free {
+		text += `"` + topic + `": {"additionalProperties": true}`
+	}
+	text += "}}"
 	must.Do(s.t, os.WriteFile(file, []byte(text), 0o600))
 	s.settings["EVENT_SCHEMA_FILE"] = file
 }
@@ -91,6 +101,64 @@ func TestE2ESchemaBadEvents(t *testing.T) {
 		t.Errorf("with a corrected schema: %v", got)
 	}
 	s.wantRepaired(n, func(i int) bool { return i%10 == 5 }, func(i int) []byte { return withExtra(i, s.truth.Event(i)) })
+}
+
+// TestE2ESchemaWays: events are compared as they are published, whatever publishes them: those that
+// differ are dead letters, each once, and the others are in their topics.
+func TestE2ESchemaWays(t *testing.T) {
+	t.Parallel()
+	each(t, servers.Real(t), []string{"windows", "rules", "routes", "backfill"}, func(t *testing.T, way string) {
+		const n, seam = 200, 120
+		s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n})
+		s.settings["BRIDGE_ON_SCHEMA_MISMATCH"], s.settings["EXPORT_START"] = "bad-event", s.timeOf(0)
+		s.schemaFile("integer")
+		s.serveAltered(withExtra)
+		topics := []string{s.topic}
+		differs, topicOf := func(i int) bool { return i%10 == 5 }, func(int) string { return s.topic }
+		switch way {
+		case "windows":
+			s.settings["EXPORT_FOLLOW"], s.settings["EXPORT_SETTLE"] = "windows", "1s"
+			s.settings["EXPORT_LOOK_BACK"] = "72h"
+		case "rules": // which drop what differs
+			s.hide(privacy{drop: "/extra", keys: 1})
+			differs = never
+		case "routes":
+			s.settings["KAFKA_ROUTES"] = s.testRoutes()
+			topics = append(topics, s.topic+".pages", s.topic+".orders", s.topic+".changes")
+			s.schemaFile("integer", topics[1])
+			topicOf = func(i int) string { return routedTo(s.topic, typeOf(t, s.truth.Event(i))) }
+			differs = func(i int) bool { return i%10 == 5 && topicOf(i) != "" && topicOf(i) != topics[1] }
+		case "backfill":
+			s.settings["EXPORT_START"] = s.timeOf(seam)
+		}
+		s.finish()
+		if way == "backfill" {
+			s.command(0, "backfill", "--from", s.timeOf(0), "--to", s.timeOf(seam), "--windows", "3", "--execute")
+		}
+		got := make(map[string]int) // by the topic and the id of the event
+		letters := s.letters()
+		for _, l := range letters {
+			got[l.Reason+" "+l.ID]++
+		}
+		for _, topic := range topics {
+			s.eachRecord(topic, func(r *kgo.Record) { got[r.Topic+" "+deadletter.Header(r, kafkarecord.HeaderID)]++ })
+		}
+		for i := range n {
+			at := topicOf(i)
+			if differs(i) {
+				at = string(bridge.DefectMismatch)
+			}
+			if key := at + " " + exportsim.EventID(s.config.Seed, i); at != "" && got[key] != 1 {
+				t.Errorf("event %d is %d times in %s", i, got[key], at)
+			} else {
+				delete(got, key)
+			}
+		}
+		if len(got) > 0 {
+			t.Errorf("%d events are elsewhere: %v", len(got), got)
+		}
+		t.Logf("e2e: schema, %s: %d of %d events differ", way, len(letters), n)
+	})
 }
 
 // TestE2ESchemaStops: with bad-event and stop, an event that differs blocks the stream before it.

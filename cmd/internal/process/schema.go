@@ -47,7 +47,7 @@ func useChecker(
 	st *config.Stream, export *exportapi.Config, found func(bridge.Difference),
 ) (*contract.Checker, error) {
 	topics := append([]string{st.Kafka.Topic}, export.Routes.Topics...)
-	checker, err := contract.NewChecker(st.Contract.Schema, topics, found)
+	checker, err := contract.NewChecker(&st.Contract, topics, found)
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: EVENT_SCHEMA: %w", st.Name, err)
 	}

@@ -120,7 +120,7 @@ func retryLetters(ctx context.Context, a *cli.App, o *retryOptions, args []strin
 	out, count := []deadletter.Retried{}, make(map[deadletter.Outcome]int)
 	err = retryEach(ctx, a, l, places, &deadletter.Retry{
 		Topic: &l.Topic, Source: api, Ranges: process.Ranges(st, api), FetchTimeout: st.Engine.FetchTimeout,
-		Rehearsal: !o.execute, By: cli.Operator(), Redacted: st.Kafka.Redacted,
+		Rehearsal: !o.execute, By: cli.Operator(), Redacted: st.Kafka.Redacted, Check: st.Export.Check,
 		Done: func(one deadletter.Retried) error {
 			count[one.Result]++
 			if *o.json {
@@ -191,6 +191,9 @@ func retryEach(ctx context.Context, a *cli.App, l *letters, places []deadletter.
 	if r.Elsewhere = change.Elsewhere(); change.Rules {
 		return cli.Errorf(cli.ExitUsage, bridge.SameRequestHint,
 			"the settings have other rules for private data than stream %s", l.stream.Name)
+	}
+	if err := c.RoutesConflict(l.stream.Export.Routes.Text); err != nil {
+		return cli.Errorf(cli.ExitUsage, bridge.SameRoutesHint, "%w", err)
 	}
 	return repairError(letterError(r.Run(ctx, places)))
 }

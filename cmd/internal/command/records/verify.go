@@ -215,6 +215,7 @@ var verifyHints = map[reconcile.Reason]string{
 	reconcile.TopicLost:    cli.EngineHints[bridge.HintTopicLost],
 	reconcile.UnknownMark:  "upgrade exportbridge",
 	reconcile.OtherRules:   "compare a range that was published under today's rules, or replay into a new topic",
+	reconcile.OtherRoutes:  bridge.SameRoutesHint,
 	reconcile.CursorCycle:  "report it to the operator of the API, or try a smaller range",
 }
 
@@ -229,7 +230,8 @@ func verifyError(err error) error {
 	}
 	e := &cli.Error{Code: cli.ExitFailed, Err: err, Hint: verifyHints[refused.Reason]}
 	switch refused.Reason {
-	case reconcile.NeverRan, reconcile.PositionUnknown, reconcile.OtherOrigin, reconcile.OtherSource:
+	case reconcile.NeverRan, reconcile.PositionUnknown, reconcile.OtherOrigin, reconcile.OtherSource,
+		reconcile.OtherRoutes:
 		e.Code = cli.ExitUsage
 	case reconcile.NotPassed:
 		e.Code, e.Hint = cli.ExitUsage, "--to "+instantText(refused.Position)
