@@ -18,8 +18,10 @@ const (
 	// lower-case names, so no stream's group has this name.
 	fleetStream = "FLEET"
 	// lookEvery is how often a Fleet checks whether groups of single streams still have
-	// members, and which processes own the streams that it waits for.
-	lookEvery = 5 * time.Second
+	// members. Every probeLooks times, it looks up which processes own the streams that it
+	// waits for.
+	lookEvery  = time.Second
+	probeLooks = 3
 	// rejoinDelay collects the changes of several streams in one rejoin.
 	rejoinDelay = 50 * time.Millisecond
 	// slowDelay is how long a rejoin waits until the other streams that move are released.
@@ -137,8 +139,9 @@ func (f *Fleet) work(m *fleetMember) error {
 	defer tick.Stop()
 	timer := time.NewTimer(f.lookEvery)
 	defer timer.Stop()
+	looks := 0
 	for due := false; ; {
-		f.serve(m, due)
+		f.serve(m, due, due && looks%probeLooks == 0)
 		timer.Reset(f.untilNext(m))
 		select {
 		case <-m.ctx.Done():
@@ -151,12 +154,14 @@ func (f *Fleet) work(m *fleetMember) error {
 			due = false
 		case <-tick.C:
 			due = true
+			looks++
 		}
 	}
 }
 
-// serve does the work that is due now, and if due is set also the work of every lookEvery.
-func (f *Fleet) serve(m *fleetMember, due bool) {
+// serve does the work that is due now. With due it also looks at the groups of single
+// streams, and with probe for the owners of streams.
+func (f *Fleet) serve(m *fleetMember, due, probe bool) {
 	f.mu.Lock()
 	asks := f.asks
 	f.asks = nil
@@ -193,7 +198,7 @@ func (f *Fleet) serve(m *fleetMember, due bool) {
 	if len(look) > 0 {
 		f.tell(look, m.look(look))
 	}
-	if due && waits {
+	if probe && waits {
 		f.report(m.probe())
 	}
 }

@@ -30,9 +30,9 @@ const (
 
 // Membership configures the membership of this process in the streams' groups.
 type Membership struct {
-	Group          string        `env:"BRIDGE_GROUP" desc:"processes with the same value share streams; a stream's consumer group is <group>.<stream>"`
+	Group          string        `env:"BRIDGE_GROUP" desc:"processes with the same value share their streams; their consumer group is <group>.FLEET"`
 	SessionTimeout time.Duration `env:"BRIDGE_SESSION_TIMEOUT" desc:"session timeout: time until the streams of a crashed process move to another"`
-	OwnedBy        string        `env:"BRIDGE_OWNERSHIP" values:"group,stream" desc:"group: one consumer group, <group>.FLEET, shares the streams; stream: each stream has a consumer group of its own"`
+	OwnedBy        string        `env:"BRIDGE_OWNERSHIP" values:"group,stream" desc:"group: one consumer group, <group>.FLEET, shares the streams; stream: each stream has one of its own, <group>.<stream>; a later version will remove stream"`
 	FleetMembers   int           `env:"BRIDGE_FLEET_MEMBERS" desc:"with BRIDGE_OWNERSHIP=group: the largest number of processes in the group at a time, during a rolling update too; the more there are, the fewer streams each may have: 5,213 with 32"`
 	// InstanceID makes this process a static member, which gets its streams back at once
 	// after a crash; empty for a dynamic member.
@@ -54,7 +54,7 @@ const (
 // DefaultMembership returns the default of every setting.
 func DefaultMembership() Membership {
 	return Membership{
-		Group: "exportbridge", SessionTimeout: 10 * time.Second, OwnedBy: OwnedByStream, FleetMembers: defaultMembers,
+		Group: "exportbridge", SessionTimeout: 10 * time.Second, OwnedBy: OwnedByGroup, FleetMembers: defaultMembers,
 	}
 }
 
@@ -266,7 +266,11 @@ func (g *Group) fault(err error, client *kafkaclient.Client) *bridge.Fault {
 	}
 	switch {
 	case errors.Is(err, kerr.GroupAuthorizationFailed):
-		block(bridge.ReasonAuth, g.Grants())
+		hint := g.Grants()
+		if g.Stream == fleetStream {
+			hint = "run this, or set BRIDGE_OWNERSHIP=stream until the group is granted: " + hint
+		}
+		block(bridge.ReasonAuth, hint)
 	case errors.Is(err, kerr.InconsistentGroupProtocol):
 		block(bridge.ReasonOwner, foreignHint)
 	case errors.Is(err, kerr.InvalidSessionTimeout):
@@ -295,6 +299,26 @@ func (g *Group) Grants() string {
 		grant += " --group " + g.fleetName()
 	}
 	return g.Grant(grant)
+}
+
+// CheckGrants returns the name of the group that assigns the stream, and a Fault if this
+// user may not join that group, or not describe the stream's own group. It joins nothing:
+// a heartbeat requires the same right, also that of a member that the brokers do not know.
+func (g *Group) CheckGrants(ctx context.Context, client *kafkaclient.Client) (joins string, err error) {
+	joined := *g
+	if g.OwnedBy == OwnedByGroup {
+		joined.Stream = fleetStream
+	}
+	joins = joined.Name()
+	if _, err = describeGroup(ctx, client, g.Name()); err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
+		return joins, g.fault(err, client)
+	}
+	e := &entry{group: joined, name: joins}
+	err = e.beat(ctx, client, "", -1)
+	if err != nil && !isNotMember(err) && !errors.Is(err, kerr.GroupIDNotFound) {
+		return joins, joined.fault(err, client)
+	}
+	return joins, nil
 }
 
 // instanceID returns the instance id, nil if there is none.

@@ -27,9 +27,9 @@ parallel; each is published exactly once. A range that overlaps the stream or an
 earlier backfill is rejected; --allow-overlap publishes it again, with the same
 ce_id.
 
-Running processes with BRIDGE_OWNERSHIP=group carry the job out, in --parallel
-lanes that they share, and the command returns; "backfill watch" shows the
-progress. With --here, or without such processes, the job runs in this process.
+Running processes carry the job out, in --parallel lanes that they share, and
+the command returns; "backfill watch" shows the progress. With --here, and if no
+process runs or all have BRIDGE_OWNERSHIP=stream, the job runs in this process.
 After an interruption or a crash, continue it with --resume; no event is lost or
 repeated. "backfill resume --help" says what a new --parallel or --rate-limit
 changes. A window includes its start and excludes its end; order is kept within
@@ -70,8 +70,7 @@ func newBackfillListCommand(a *cli.App) *cobra.Command {
 		Short: "List backfills and replays",
 		Long: `List the backfills and replays of a stream, oldest first, with the processes
 that run each. No process runs an interrupted job; "backfill resume" continues
-it. Running processes with BRIDGE_OWNERSHIP=group start a waiting job by
-themselves.
+it. Running processes start a waiting job by themselves.
 
 Starting a job deletes the stored state of replays that ended more than 30 days
 ago; published events stay. Backfills stay listed, because their ranges count as

@@ -107,10 +107,10 @@ func newBackfillResumeCommand(a *cli.App) *cobra.Command {
 		Use:   "resume ID",
 		Short: "Resume a backfill or replay",
 		Long: `Resume a paused or interrupted backfill or replay, as backfill --resume does:
-running processes with BRIDGE_OWNERSHIP=group carry it out, or this process with
---here or without them. A new --rate-limit applies within seconds, but not to
-requests that already wait. A new --parallel does not change a job in lanes; it
-applies with --here, and to a job that has run in one process.
+running processes carry it out, or this process with --here or without them. A
+new --rate-limit applies within seconds, but not to requests that already wait.
+A new --parallel does not change a job in lanes; it applies with --here, and to
+a job that has run in one process.
 
 Without --execute, the command is a dry run.`,
 		Example: "  exportbridge backfill resume k3xq7a --execute",

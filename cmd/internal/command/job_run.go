@@ -24,7 +24,7 @@ func (p *jobPlan) hosts(ctx context.Context, hasLanes bool) (n int, inLanes bool
 	if err == nil && len(hosts) > 0 {
 		return len(hosts), true
 	}
-	where, why := "runs here", "no process with BRIDGE_OWNERSHIP=group runs the stream"
+	where, why := "runs here", "no process runs the stream, or all have BRIDGE_OWNERSHIP=stream"
 	if hasLanes {
 		where = "keeps its lanes without --here"
 	}

@@ -16,10 +16,10 @@ func newReplayCommand(a *cli.App) *cobra.Command {
 same events with the same ce_id, and the header eb-origin: replay. The default
 topic is <topic>.replay.<id>, created with the settings of the stream's topic.
 
-Running processes with BRIDGE_OWNERSHIP=group carry the job out, in --parallel
-lanes that they share, and the command returns. With --here, or without such
-processes, the job runs in this process. After an interruption or a crash,
-continue it with --resume; no event is lost or repeated. The help of
+Running processes carry the job out, in --parallel lanes that they share, and
+the command returns. With --here, and if no process runs or all have
+BRIDGE_OWNERSHIP=stream, the job runs in this process. After an interruption or
+a crash, continue it with --resume; no event is lost or repeated. The help of
 "backfill resume" says what a new --parallel or --rate-limit changes. The
 commands below "backfill" show and stop replays, too. A window includes its
 start and excludes its end; order is kept within a window. If the API lists an

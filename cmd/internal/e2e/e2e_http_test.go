@@ -308,7 +308,7 @@ func TestE2EShowsOverHTTP(t *testing.T) {
 		}
 	}
 
-	s.command(0, "backfill", "--from", s.timeOf(0), "--to", s.timeOf(n/2), "--windows", "2", "--allow-overlap",
+	s.command(0, "backfill", "--here", "--from", s.timeOf(0), "--to", s.timeOf(n/2), "--windows", "2", "--allow-overlap",
 		"--execute")
 	var jobs struct {
 		Jobs []struct {

@@ -137,7 +137,7 @@ func TestE2EJobsOverHTTP(t *testing.T) {
 	if last := before[len(before)-1]; last.ID != id || last.State != "running" || last.TotalEvents >= seam-half {
 		t.Errorf("the command lists %+v of a job that was killed", last)
 	}
-	p, _ := s.command(0, "backfill", "--resume", id, "--rate-limit", "1000/s", "--execute", "--json")
+	p, _ := s.command(0, "backfill", "--here", "--resume", id, "--rate-limit", "1000/s", "--execute", "--json")
 	if last := s.jobOf(p); last.State != "done" || last.TotalEvents != seam-half {
 		t.Errorf("the command says %+v, want %d events", last, seam-half)
 	}
@@ -197,7 +197,7 @@ func TestE2EJobsEndWithoutKafka(t *testing.T) {
 	}
 	s.wantSaid(run, `"msg":"job interrupted"`)
 	proxy.Blackhole(false)
-	p, _ := s.command(0, "replay", "--resume", id, "--execute", "--json")
+	p, _ := s.command(0, "replay", "--here", "--resume", id, "--execute", "--json")
 	if last := s.jobOf(p); last.State != "done" || last.TotalEvents != n-1 {
 		t.Errorf("the command says %+v, want %d events", last, n-1)
 	}

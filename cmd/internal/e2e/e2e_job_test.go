@@ -362,8 +362,8 @@ func TestE2EBackfill(t *testing.T) {
 	run := s.run()
 	s.awaitPublished(n - seam)
 	bounds := func(from, to int, more ...string) []string {
-		return append([]string{"backfill", "--from", s.timeOf(from), "--to", s.timeOf(to), "--windows", "6", "--parallel",
-			"3"}, more...)
+		return append([]string{"backfill", "--here", "--from", s.timeOf(from), "--to", s.timeOf(to), "--windows", "6",
+			"--parallel", "3"}, more...)
 	}
 	p, _ := s.command(1, bounds(0, seam+1, "--execute")...)
 	s.wantSaid(p, "stream events exports events from ", "has published them up to ", "--allow-overlap")

@@ -42,7 +42,7 @@ type place struct {
 	run     *program
 	file    string // of BRIDGE_CONFIG
 	listed  []string
-	kind    string // BRIDGE_OWNERSHIP
+	kind    string // BRIDGE_OWNERSHIP; empty for the default
 	at      string // the point that it is to die at, if any
 	isOlder bool
 }
@@ -52,7 +52,7 @@ func newCrowd(s *stage, names []string, seed uint64, does ...string) *crowd {
 	c := &crowd{s: s, random: rand.New(rand.NewPCG(seed, 6)), names: names, does: does, ways: make(map[string]int),
 		longest: make(map[string]time.Duration)}
 	for i := range c.slots {
-		c.slots[i] = place{file: filepath.Join(s.t.TempDir(), "streams.yaml"), kind: "group"}
+		c.slots[i] = place{file: filepath.Join(s.t.TempDir(), "streams.yaml")}
 		c.list(i, names)
 		c.start(i)
 	}
@@ -87,7 +87,10 @@ func (c *crowd) start(i int) {
 	} else {
 		delete(c.s.settings, "BRIDGE_STREAMS")
 		delete(c.s.settings, "EXPORT_PAGE_SIZE")
-		c.s.settings["BRIDGE_CONFIG"], c.s.settings["BRIDGE_OWNERSHIP"] = p.file, p.kind
+		c.s.settings["BRIDGE_CONFIG"] = p.file
+		if p.kind != "" {
+			c.s.settings["BRIDGE_OWNERSHIP"] = p.kind
+		}
 	}
 	p.at = ""
 	if c.reached > 0 && c.random.IntN(4) == 0 {
@@ -137,7 +140,7 @@ func (c *crowd) one() string {
 			return way
 		}
 	case "kind changed":
-		p.kind = map[string]string{"group": "stream", "stream": "group"}[p.kind]
+		p.kind = map[string]string{"": "stream", "stream": ""}[p.kind]
 	case "replaced":
 		p.isOlder = !p.isOlder
 		by = pick(c.random, []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL})
@@ -194,7 +197,7 @@ func (c *crowd) settle() {
 	c.s.t.Helper()
 	for i := range c.slots {
 		c.end(i, syscall.SIGTERM)
-		c.slots[i].isOlder, c.slots[i].kind = false, "group"
+		c.slots[i].isOlder, c.slots[i].kind = false, ""
 		c.list(i, c.names)
 		c.start(i)
 	}

@@ -18,7 +18,7 @@ func TestE2EProofLanes(t *testing.T) {
 	s := proofStage(t, startServers(t, owned{quick: true}), exportsim.Config{Events: n})
 	seam := s.firstAt(n - 200)
 	s.settings["EXPORT_PAGE_SIZE"], s.settings["EXPORT_START"] = "20", s.timeOf(seam)
-	s.settings["BRIDGE_OWNERSHIP"], s.settings["BRIDGE_SESSION_TIMEOUT"] = "group", manySession.String()
+	s.settings["BRIDGE_SESSION_TIMEOUT"] = manySession.String()
 	s.only(privacy{drop: "/context", hash: "/userId,/payload/session/userId", mask: "/sessionId:last4", keys: 1})
 	s.simulate()
 	c := newCrowd(s, []string{"events"}, seed, "killed", "killed", "stopped")

@@ -161,14 +161,14 @@ func newBackfiller(s *stage, seed uint64, stock int) *backfiller {
 func (b *backfiller) one() {
 	from := b.random.IntN(b.stock / 2)
 	to := from + 1 + b.random.IntN(b.stock/2)
-	args := []string{"backfill", "--from", b.s.timeOf(from), "--to", b.s.timeOf(to), "--windows",
+	args := []string{"backfill", "--here", "--from", b.s.timeOf(from), "--to", b.s.timeOf(to), "--windows",
 		strconv.Itoa(1 + b.random.IntN(4)), "--allow-overlap", "--execute"}
 	for range 1 + b.random.IntN(2) {
 		id := b.dies(args)
 		if id == "" {
 			return
 		}
-		args = []string{"backfill", "--resume", id, "--execute"}
+		args = []string{"backfill", "--here", "--resume", id, "--execute"}
 	}
 	b.s.command(0, args...)
 }
@@ -204,7 +204,7 @@ func (b *backfiller) finish() (copies []int, jobs int) {
 	all := b.s.jobs()
 	for _, j := range all {
 		if j.State != "done" {
-			b.s.command(0, "backfill", "--resume", j.ID, "--execute")
+			b.s.command(0, "backfill", "--here", "--resume", j.ID, "--execute")
 		}
 		for i := 0; b.s.truth.EventTime(i).UnixMilli() < j.To; i++ {
 			if len(copies) <= i {

@@ -55,7 +55,6 @@ func shareStreams(t *testing.T, n int) (*stage, map[string]string) {
 	if v.kafka != nil && many {
 		s.settings["KAFKA_REPLICATION"] = "3"
 	}
-	s.settings["BRIDGE_OWNERSHIP"] = "group"
 	delete(s.settings, "KAFKA_TOPIC")
 	paths := maps.Clone(trio)
 	for i := range n - len(trio) {

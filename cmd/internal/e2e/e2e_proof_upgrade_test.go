@@ -48,13 +48,15 @@ func TestE2EProofUpgrade(t *testing.T) {
 	kills, seed := int(size(t, "E2E_UPGRADE", 0, 0)), seedOf(t)
 	u := newUpgrade(t, kills, seed)
 	began := time.Now()
+	var flowing []time.Duration
 	for i := range kills {
-		u.replace(i % len(u.slots))
+		ended := u.replace(i % len(u.slots))
 		if u.random.IntN(3) == 0 {
 			u.move(i)
 		}
 		if u.random.IntN(4) > 0 { // else the next one dies while this one starts
 			u.awaitFlow()
+			flowing = append(flowing, time.Since(ended).Round(time.Millisecond))
 		}
 	}
 	u.awaitFlow()
@@ -67,8 +69,9 @@ func TestE2EProofUpgrade(t *testing.T) {
 		u.s.finish()
 	}
 	u.judge()
-	t.Logf("e2e: proof, upgrade: from %s and back, %d processes replaced in %.0f s (%v), %d requests:%s, E2E_SEED=%d",
-		u.from, kills, took.Seconds(), u.ways, len(u.names), u.summary, seed)
+	t.Logf("e2e: proof, upgrade: from %s and back, %d processes replaced in %.0f s (%v), all flow again after "+
+		"%s, session time-out %s, %d requests:%s, E2E_SEED=%d", u.from, kills, took.Seconds(), u.ways, quantiles(flowing),
+		u.s.settings["BRIDGE_SESSION_TIMEOUT"], len(u.names), u.summary, seed)
 }
 
 // The versions of the program.
@@ -198,13 +201,15 @@ func (u *upgrade) end(i int) {
 }
 
 // replace ends the process of a slot after a moment, and starts the other
-// version there.
-func (u *upgrade) replace(i int) {
+// version there. It returns when the process was to end.
+func (u *upgrade) replace(i int) (ended time.Time) {
 	u.s.t.Helper()
 	passes(time.Duration(u.random.Int64N(int64(1500 * time.Millisecond))))
+	ended = time.Now()
 	u.end(i)
 	u.slots[i].version = 1 - u.slots[i].version
 	u.start(i)
+	return ended
 }
 
 // move has an operator with either version move a stream back, or pause it for

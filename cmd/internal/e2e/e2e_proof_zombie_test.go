@@ -88,10 +88,11 @@ func (s *stage) settle(a, b *program) (holder, other *program, since time.Time) 
 	return holder, other, since
 }
 
-// members counts the processes in the stream's group.
+// members counts the processes in the groups of the stream.
 func (s *stage) members(client *kgo.Client) int {
 	s.t.Helper()
-	groups, err := kadm.NewClient(client).DescribeGroups(s.t.Context(), s.settings["BRIDGE_GROUP"]+".events")
+	groups, err := kadm.NewClient(client).DescribeGroups(s.t.Context(),
+		s.settings["BRIDGE_GROUP"]+".events", s.settings["BRIDGE_GROUP"]+".FLEET")
 	if err != nil {
 		return 0 // asked again
 	}
