@@ -231,7 +231,7 @@ func (s *Status) ApplyDependencies() {
 		}
 		if d := s.Dependencies[name]; !d.Up {
 			s.State, s.Since, s.CaughtUp = StateBackoff, d.Since, false
-			s.Error = name + " " + d.Trouble + ": " + d.Error
+			s.Error, s.Hint = name+" "+d.Trouble+": "+d.Error, d.Hint
 			return
 		}
 	}
@@ -252,11 +252,12 @@ func (s *Status) Fenced() bool { return s.State == StateBlocked && s.Reason == R
 // Dependency is the availability of a server that the stream needs.
 type Dependency struct {
 	// Up and Trouble have not changed since Since. Trouble says in a few words why the
-	// server is not up, for example "is down". Error is the full text.
+	// server is not up, for example "is down". Error is the full text, and Hint what to do.
 	Up      bool      `json:"up"`
 	Since   time.Time `json:"since"`
 	Trouble string    `json:"trouble,omitempty"`
 	Error   string    `json:"error,omitempty"`
+	Hint    string    `json:"hint,omitempty"`
 }
 
 // troubleOf describes a server that fails with err. A server that answers is not down.
@@ -311,7 +312,7 @@ func (h *Health) Reporter(name string) func(error) {
 		was, known := h.seen[name]
 		now := Dependency{Up: err == nil, Since: was.Since}
 		if err != nil {
-			now.Trouble, now.Error = troubleOf(name, err), err.Error()
+			now.Trouble, now.Error, now.Hint = troubleOf(name, err), err.Error(), FaultOf(err).Hint
 		}
 		if !known || was.Trouble != now.Trouble {
 			now.Since = time.Now()

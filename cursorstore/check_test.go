@@ -179,6 +179,25 @@ func TestLogTo(t *testing.T) {
 	}
 }
 
+// TestSilentServer: Redis without TLS waits for the rest of a TLS handshake, and says nothing.
+func TestSilentServer(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	for scheme, want := range map[string]bool{"redis://": false, "rediss://": true} {
+		cfg := cursorstore.DefaultConfig()
+		cfg.URL, cfg.Timeout = cursorstore.URL(scheme+l.Addr().String()), 100*time.Millisecond
+		_, err := open(t, cfg).Stream(stream).Load(t.Context())
+		f, ok := errors.AsType[*bridge.Fault](err)
+		if !ok || f.Code != "timeout" || strings.Contains(f.Hint, "if the server does not use TLS, use redis://") != want {
+			t.Errorf("%s: %v, %+v", scheme, err, f)
+		}
+	}
+}
+
 // TestClosedConnections: Redis in protected mode, or at its maxclients, writes why and
 // closes the connection, but go-redis takes that for an answer to HELLO and returns
 // only EOF.

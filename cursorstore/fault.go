@@ -101,9 +101,13 @@ func (c *Client) explain(err error) error {
 	case errors.As(err, &answered):
 		return &bridge.Fault{Code: "error", Err: located}
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
+		hint := "check the address in REDIS_URL and the load of the server; REDIS_TIMEOUT is the longest wait"
+		if c.secure { // a server without TLS waits for more
+			hint += "; if the server does not use TLS, use redis:// in REDIS_URL"
+		}
 		return &bridge.Fault{
 			Code: "timeout",
-			Hint: "check the address in REDIS_URL and the load of the server; REDIS_TIMEOUT is the longest wait",
+			Hint: hint,
 			Err:  fmt.Errorf("redis at %s: no answer within %s: %w", c.where, c.timeout, err),
 		}
 	}

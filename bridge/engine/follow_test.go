@@ -235,10 +235,10 @@ func TestStatusNamesWhoIsAway(t *testing.T) {
 		if s := r.bridge.Status(); !s.CaughtUp {
 			t.Errorf("%+v, want caught up", s)
 		}
-		health.Reporter("kafka")(errors.New("connection refused"))
-		if s := r.bridge.Status(); s.CaughtUp || s.State != bridge.StateBackoff ||
+		health.Reporter("kafka")(&bridge.Fault{Code: "network", Err: errors.New("connection refused"), Hint: "start it"})
+		if s := r.bridge.Status(); s.CaughtUp || s.State != bridge.StateBackoff || s.Hint != "start it" ||
 			!strings.Contains(s.Error, "kafka is down: connection refused") {
-			t.Errorf("state %s %q, caught up %v", s.State, s.Error, s.CaughtUp)
+			t.Errorf("state %s %q, hint %q, caught up %v", s.State, s.Error, s.Hint, s.CaughtUp)
 		}
 		health.Reporter("kafka")(nil)
 		r.wantState(bridge.StateIdle, "")

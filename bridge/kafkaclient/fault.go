@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"syscall"
@@ -187,7 +188,11 @@ func (c *Config) networkHint(err error) string {
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return "check that Kafka is running, and KAFKA_BROKERS"
 	}
-	return "check KAFKA_BROKERS and the network path to the brokers"
+	hint := "check KAFKA_BROKERS and the network path to the brokers"
+	if errors.Is(err, io.EOF) && c.SASLMechanism == "" { // after the versions, which need no login
+		hint += "; if the listener requires SASL, set KAFKA_SASL_MECHANISM"
+	}
+	return hint
 }
 
 func isTimeout(err error) bool {

@@ -1,6 +1,7 @@
 package kafkaclient_test
 
 import (
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -23,6 +24,18 @@ func withoutSASL(t *testing.T) string {
 		answer := r.ResponseKind().(*kmsg.SASLHandshakeResponse)
 		answer.ErrorCode = kerr.IllegalSaslState.Code
 		return answer, nil, true
+	})
+	return cluster.ListenAddrs()[0]
+}
+
+// requiringSASL is a broker that answers a client without SASL as a SASL listener of Apache
+// Kafka does: it tells the versions, and closes the connection at the next request.
+func requiringSASL(t *testing.T) string {
+	t.Helper()
+	cluster := servers.EmbeddedKafka(t)
+	cluster.ControlKey(int16(kmsg.Metadata), func(kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		return nil, io.EOF, true
 	})
 	return cluster.ListenAddrs()[0]
 }
@@ -63,6 +76,9 @@ func TestListenerOfAnotherKind(t *testing.T) {
 			func(c *kafkaclient.Config) { c.Brokers = servers.EmbeddedKafka(t).ListenAddrs() }}, bridge.ReasonAuth,
 			"check KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD; if the listener does not use SASL, unset KAFKA_SASL_MECHANISM",
 			"TLS"},
+		"SASL listener": {servers.Say(""), []func(*kafkaclient.Config){
+			func(c *kafkaclient.Config) { c.Brokers = []string{requiringSASL(t)} }}, "",
+			"network path to the brokers; if the listener requires SASL, set KAFKA_SASL_MECHANISM", "TLS"},
 		"SASL, plain listener": {servers.Say(""), []func(*kafkaclient.Config){login,
 			func(c *kafkaclient.Config) { c.Brokers = []string{withoutSASL(t)} }}, bridge.ReasonConfig,
 			"the listener does not use SASL: unset KAFKA_SASL_MECHANISM", "PASSWORD"},

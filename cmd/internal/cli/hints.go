@@ -30,8 +30,8 @@ var EngineHints = map[bridge.Hint]string{
 		"cursor reset --to-earliest (or --to-datetime TIME, --to-latest) --execute",
 	bridge.HintMissingGrants:  "grant the permissions listed by exportbridge topics plan --acls",
 	bridge.HintOverlapTooLong: "lower EXPORT_OVERLAP, or run exportbridge cursor reset --to-datetime TIME --execute",
-	bridge.HintTopicMissing: "check the topic names, KAFKA_TOPIC and KAFKA_DLQ_TOPIC; if they are right, create " +
-		"the topics: exportbridge topics create --execute, or set KAFKA_CREATE_TOPICS=true",
+	bridge.HintTopicMissing: "check the topic names, KAFKA_TOPIC, KAFKA_ROUTES and KAFKA_DLQ_TOPIC; if they are right, " +
+		"create the topics: exportbridge topics create --execute, or set KAFKA_CREATE_TOPICS=true",
 	bridge.HintTopicVanished: "restore the topic if possible. Otherwise create it with exportbridge topics " +
 		"create --execute, then publish everything again: exportbridge cursor reset --to-earliest --execute, or keep " +
 		"the position: --to-current",

@@ -56,7 +56,7 @@ func pagedExport(t *testing.T) (url string) {
 					when -= 1500 // after the next one
 				}
 			}
-			items = append(items, fmt.Sprintf(`{"eventId":"e%d","timestamp":%d}`, i, when))
+			items = append(items, fmt.Sprintf(`{"eventId":"e%d","timestamp":%d,"n":%d}`, i, when, i))
 		}
 		if path == "/short" || path == "/short-bounded" { // newest first, two items a page
 			if n, err := strconv.ParseInt(query.Get("start"), 10, 64); err == nil && path == "/short-bounded" &&
@@ -135,4 +135,20 @@ func TestCheckFollowsTheCursor(t *testing.T) {
 			wantGolden(t, "check pages "+test.name, got)
 		})
 	}
+}
+
+// TestCheckRulesThatSelectNothing: check names the pointers of rules for private data, and
+// the topics of routes, that fit none of the first items. A misspelt one publishes private
+// data in clear, or events to another topic.
+func TestCheckRulesThatSelectNothing(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{
+		"EXPORT_URL": pagedExport(t), "EXPORT_PATH": "/", "EXPORT_PAGE_SIZE": "500", "EXPORT_API_KEY": secretKey,
+		"EVENT_HASH_KEY": "k1 YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE=",
+		"EVENT_DROP":     "/ip", "EVENT_HASH": "/eventId", "EVENT_MASK": "/timestamps/*:last4,/user/a~1b",
+		"KAFKA_ROUTES": "/eventId=*:export.all,/eventId=E*:export.upper,/kind=*:drop,/kind=a:export.all",
+	}
+	wantGolden(t, "check pages rules that select nothing", runProgram(t, env, "check", "--only", "api"))
+	env["EVENT_DROP"], env["EVENT_MASK"], env["KAFKA_ROUTES"] = "/n", "", "/eventId=*:export.all"
+	wantGolden(t, "check pages rules that select something", runProgram(t, env, "check", "--only", "api"))
 }

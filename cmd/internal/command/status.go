@@ -306,7 +306,7 @@ func (s *streamStatus) stateText(now time.Time) string {
 	case s.unseen() && s.redisFull:
 		return "running; what it does is unknown, since Redis is at its maxmemory and rejects writes"
 	case s.unseen():
-		return "running, but this Redis has no status of it: the bridge has just started, cannot reach Redis, " +
+		return "running, but this Redis has no status of it: the bridge has just started or crashed, cannot reach Redis, " +
 			"or has another REDIS_URL or CURSOR_PREFIX"
 	case len(s.Members) > 0:
 		return "running; what it does is unknown, since Redis does not answer"

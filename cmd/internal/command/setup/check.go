@@ -85,7 +85,7 @@ removes it again.
 
 check reads the first 100 items from EXPORT_START, then the next page
 (EXPORT_PAGE_SIZE items). Up to four more requests show how the list is paged
-and which settings fit.
+and which settings fit, and one which rules for private data select nothing.
 --sample N reads N, at most a page, and shows them: id, time, type, key and
 topic, in clear text.
 

@@ -54,6 +54,8 @@ func (s *sampler) look(ctx context.Context) (found []finding) {
 		}
 		found = append(found, unmatched(items, s.st)...)
 		found = append(found, misplaced(items, s.st, time.Now())...)
+		found = append(found, unrouted(items, s.st)...)
+		found = append(found, s.unruled(ctx, at, len(items))...)
 		found = append(found, sized(&first, &s.st.Export)...)
 		found = append(found, late(items, s.st)...)
 	case first.Elsewhere != "":

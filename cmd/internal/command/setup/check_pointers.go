@@ -1,12 +1,16 @@
 package setup
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi"
+	"exportbridge/bridge/exportapi/redact"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
@@ -77,4 +81,82 @@ func misplaced(items []exportapi.SampledItem, st *config.Stream, now time.Time) 
 			"check EXPORT_EVENTS and EXPORT_ITEM_TYPE"))
 	}
 	return found
+}
+
+// unruled reports the rules for private data that select nothing in the sampled items: what
+// no rule selects is published in clear. The items are requested again, without the rules.
+func (s *sampler) unruled(ctx context.Context, at bridge.Position, size int) []finding {
+	export := s.st.Export
+	rules := export.Private
+	if len(rules.Pointers()) == 0 {
+		return nil
+	}
+	export.Private, export.KeepItems = redact.Config{}, true
+	client, err := exportapi.New(export)
+	if err != nil {
+		return []finding{failure(err)}
+	}
+	defer client.Close()
+	bare := sampler{client: exportapi.Inspector{Client: client}, st: s.st, show: s.show}
+	page, f := bare.read(ctx, at, size, "items without rules")
+	if f != nil {
+		return []finding{*f}
+	}
+	items := make([]any, len(page.Items))
+	for i := range page.Items {
+		_ = json.Unmarshal(page.Items[i].Raw, &items[i]) // judged reports what cannot be read
+	}
+	var idle []string
+	for setting, of := range map[string]redact.Config{
+		"EVENT_DROP": {Drop: rules.Drop}, "EVENT_HASH": {Hash: rules.Hash},
+		"EVENT_MASK": {Mask: rules.Mask}, "EVENT_ENCRYPT": {Encrypt: rules.Encrypt},
+	} {
+		for _, pointer := range of.Pointers() {
+			names := strings.Split(pointer, "/")[1:]
+			if !slices.ContainsFunc(items, func(item any) bool { return selects(item, names) }) {
+				idle = append(idle, pointer+" ("+setting+")")
+			}
+		}
+	}
+	if len(idle) == 0 || len(items) == 0 {
+		return nil
+	}
+	slices.Sort(idle)
+	return []finding{warn(
+		fmt.Sprintf("none of the first %s has a value at %s", cli.Counted(len(items), "item"), strings.Join(idle, ", ")),
+		"check the pointers: what no rule selects is published in clear")}
+}
+
+// selects reports whether the escaped names of a pointer lead to a value. The name * stands
+// for each element of an array.
+func selects(value any, names []string) bool {
+	if len(names) == 0 {
+		return true
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		member, ok := v[strings.NewReplacer("~1", "/", "~0", "~").Replace(names[0])]
+		return ok && selects(member, names[1:])
+	case []any:
+		return names[0] == "*" && slices.ContainsFunc(v, func(e any) bool { return selects(e, names[1:]) })
+	}
+	return false
+}
+
+// unrouted reports the topics of KAFKA_ROUTES that no sampled item goes to.
+func unrouted(items []exportapi.SampledItem, st *config.Stream) []finding {
+	var idle []string
+	for _, rule := range st.Export.Routes.Rules {
+		target := st.Export.Routes.Target(rule.To, st.Kafka.Topic)
+		taken := func(i exportapi.SampledItem) bool { return i.Route == rule.To }
+		if !slices.ContainsFunc(items, taken) && !slices.Contains(idle, target) {
+			idle = append(idle, target)
+		}
+	}
+	if len(idle) == 0 {
+		return nil
+	}
+	return []finding{info(
+		fmt.Sprintf("none of the first %s takes a route to %s", cli.Counted(len(items), "item"), strings.Join(idle, ", ")),
+		"if some must, check KAFKA_ROUTES: a pattern matches the whole value, and upper and lower case differ")}
 }

@@ -30,3 +30,17 @@ func TestCheckEndsAtTimeout(t *testing.T) {
 		}
 	})
 }
+
+// TestSelects: a pointer of a rule selects what the rule does.
+func TestSelects(t *testing.T) {
+	t.Parallel()
+	item := map[string]any{"a": map[string]any{"b/c": nil}, "list": []any{map[string]any{}, map[string]any{"x": 1}}}
+	for pointer, want := range map[string]bool{
+		"/a": true, "/a/b~1c": true, "/list/*": true, "/list/*/x": true,
+		"/A": false, "/a/b": false, "/a/b~1c/d": false, "/a/*": false, "/list/*/y": false, "/list/1": false,
+	} {
+		if got := selects(item, strings.Split(pointer, "/")[1:]); got != want {
+			t.Errorf("%s: %v, want %v", pointer, got, want)
+		}
+	}
+}

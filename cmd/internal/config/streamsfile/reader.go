@@ -6,6 +6,7 @@ import (
 	"io"
 	"regexp"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -71,19 +72,32 @@ func (r *reader) document(text string) {
 	}
 }
 
-var syntaxLine = regexp.MustCompile(`^yaml: line ([0-9]+): `)
+var syntaxLine = regexp.MustCompile(`^yaml: (line [0-9]+: )?`)
 
-// syntax adds a syntax error, with the position of the first text of its line.
+// syntax adds a syntax error, with the position of the first text of its line. The line in
+// err can be that before the mapping: the mistake ends the shortest beginning of the text
+// that has the same error.
 func (r *reader) syntax(text string, err error) {
-	at := Position{r.file.Path, 1, 1}
-	if found := syntaxLine.FindStringSubmatch(err.Error()); found != nil {
-		at.Line, _ = strconv.Atoi(found[1]) // digits
+	said := func(err error) string { return syntaxLine.ReplaceAllString(err.Error(), "") }
+	lines := strings.SplitAfter(text, "\n")
+	last := sort.Search(len(lines)-1, func(n int) bool {
+		err2 := decodeAll(strings.Join(lines[:n+1], ""))
+		return err2 != nil && said(err2) == said(err)
+	})
+	column := 1 + len(lines[last]) - len(strings.TrimLeft(lines[last], " "))
+	r.addf(Position{r.file.Path, last + 1, column}, "is not YAML: %s", said(err))
+}
+
+// decodeAll returns the first error of the documents in text.
+func decodeAll(text string) (err error) {
+	from := yaml.NewDecoder(strings.NewReader(text))
+	for err == nil {
+		err = from.Decode(new(yaml.Node))
 	}
-	if lines := strings.Split(text, "\n"); at.Line <= len(lines) {
-		line := lines[at.Line-1]
-		at.Column += len(line) - len(strings.TrimLeft(line, " "))
+	if errors.Is(err, io.EOF) {
+		return nil
 	}
-	r.addf(at, "is not YAML: %s", strings.TrimPrefix(syntaxLine.ReplaceAllString(err.Error(), ""), "yaml: "))
+	return err
 }
 
 // member is a member of a mapping.
