@@ -116,6 +116,11 @@ func (c *check) all(ctx context.Context) {
 		c.keys()
 	}
 	c.transactions(ctx)
+	if group, err := c.Rights.CheckGroup(ctx, c.client); err != nil {
+		c.fail(c.Fault(err, ""))
+	} else {
+		c.add(LevelOK, "", "group %s can be joined", group)
+	}
 }
 
 // brokers checks every broker at its advertised address. It reports false if the

@@ -1,10 +1,19 @@
 package kafkaadmin
 
+import (
+	"context"
+
+	"exportbridge/bridge/kafkaclient"
+)
+
 // Rights are what a stream uses besides its topics.
 type Rights struct {
 	// TransactionalID is the stream's transactional id. Transactions is the command that
 	// allows using this id, Group the command that allows joining the stream's group.
 	TransactionalID, Transactions, Group string
+	// CheckGroup returns the name of the group that assigns the stream, and a Fault if the
+	// right to join is missing.
+	CheckGroup func(context.Context, *kafkaclient.Client) (string, error)
 	// JobGroups is the prefix of the groups of the stream's jobs.
 	JobGroups string
 }

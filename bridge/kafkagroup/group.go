@@ -266,7 +266,11 @@ func (g *Group) fault(err error, client *kafkaclient.Client) *bridge.Fault {
 	}
 	switch {
 	case errors.Is(err, kerr.GroupAuthorizationFailed):
-		block(bridge.ReasonAuth, g.Grants())
+		hint := g.Grants()
+		if g.Stream == fleetStream {
+			hint = "run this, or set BRIDGE_OWNERSHIP=stream until the group is granted: " + hint
+		}
+		block(bridge.ReasonAuth, hint)
 	case errors.Is(err, kerr.InconsistentGroupProtocol):
 		block(bridge.ReasonOwner, foreignHint)
 	case errors.Is(err, kerr.InvalidSessionTimeout):
@@ -295,6 +299,26 @@ func (g *Group) Grants() string {
 		grant += " --group " + g.fleetName()
 	}
 	return g.Grant(grant)
+}
+
+// CheckGrants returns the name of the group that assigns the stream, and a Fault if this
+// user may not join that group, or not describe the stream's own group. It joins nothing:
+// a heartbeat requires the same right, also that of a member that the brokers do not know.
+func (g *Group) CheckGrants(ctx context.Context, client *kafkaclient.Client) (joins string, err error) {
+	joined := *g
+	if g.OwnedBy == OwnedByGroup {
+		joined.Stream = fleetStream
+	}
+	joins = joined.Name()
+	if _, err = describeGroup(ctx, client, g.Name()); err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
+		return joins, g.fault(err, client)
+	}
+	e := &entry{group: joined, name: joins}
+	err = e.beat(ctx, client, "", -1)
+	if err != nil && !isNotMember(err) && !errors.Is(err, kerr.GroupIDNotFound) {
+		return joins, joined.fault(err, client)
+	}
+	return joins, nil
 }
 
 // instanceID returns the instance id, nil if there is none.

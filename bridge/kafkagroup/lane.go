@@ -98,9 +98,7 @@ func (g *Group) askFleet(ctx context.Context, read func([]listed)) error {
 		case err != nil && ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, kerr.GroupAuthorizationFailed):
-			fault := g.fault(err, client)
-			fault.Hint = g.Grant("--operation Describe --group " + g.fleetName())
-			return fault
+			return g.hidden(err, client)
 		case err != nil:
 			return g.fault(err, client)
 		case !slices.ContainsFunc(all, func(l listed) bool { return l.unknown }), time.Now().After(until):

@@ -59,10 +59,20 @@ func (g *Group) fleetName() string { return g.Group + "." + fleetStream }
 // fleet returns the members of the group of all processes with this BRIDGE_GROUP.
 func (g *Group) fleet(ctx context.Context, client *kafkaclient.Client) ([]listed, error) {
 	all, err := membersOf(ctx, client, g.fleetName())
-	if errors.Is(err, kerr.GroupAuthorizationFailed) && g.OwnedBy != OwnedByGroup {
+	switch {
+	case !errors.Is(err, kerr.GroupAuthorizationFailed):
+		return all, err
+	case g.OwnedBy != OwnedByGroup:
 		return nil, nil // this user may not use a Fleet
 	}
-	return all, err
+	return nil, g.hidden(err, client)
+}
+
+// hidden returns the Fault of a user who may not describe the group of the Fleet.
+func (g *Group) hidden(err error, client *kafkaclient.Client) *bridge.Fault {
+	fault := g.fault(err, client)
+	fault.Hint = g.Grant("--operation Describe --group " + g.fleetName())
+	return fault
 }
 
 // membersOf returns the members of the group of a Fleet.

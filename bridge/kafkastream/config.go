@@ -109,7 +109,7 @@ func (c *Config) Needs() *kafkaadmin.Stream {
 		Config: c.Config.Config, Layout: c.Layout, Name: c.Stream, Topics: own.Topics(),
 		Rights: kafkaadmin.Rights{
 			TransactionalID: c.TransactionalID(), Transactions: c.TransactionGrant(),
-			Group: c.group().Grants(), JobGroups: c.Group + "." + c.Stream + ".",
+			Group: c.group().Grants(), CheckGroup: c.group().CheckGrants, JobGroups: c.Group + "." + c.Stream + ".",
 		},
 		Past: kafkaadmin.Past{
 			Newest: kafkasink.NewHistory(own).Newest, Holds: kafkarecord.NewPublished(own.Records()).Holds,

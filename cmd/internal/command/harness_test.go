@@ -159,17 +159,23 @@ func restrictedKafka(t *testing.T, env map[string]string) {
 			Operation: kmsg.ACLOperationDescribe, Allow: true,
 		})
 	}
+	produce(t, secureKafka(t, env, acls...), eventRecord(0, 1, "k", "v"))
+}
+
+// secureKafka is a Kafka where the user writer has these rights. It returns an administrator's
+// client.
+func secureKafka(t *testing.T, env map[string]string, acls ...kfake.ACL) (admin *kgo.Client) {
+	t.Helper()
 	cluster := servers.EmbeddedKafka(t, kfake.EnableSASL(), kfake.EnableACLs(),
 		kfake.SeedTopics(2, "export.events", "dlq.export.events"),
 		kfake.User("SCRAM-SHA-256", "writer", secretPassword, acls...), kfake.Superuser("SCRAM-SHA-256", "admin", "admin"))
 	createCheckpoints(t, cluster)
-	admin := servers.Client(t, cluster.ListenAddrs()[0],
-		kgo.SASL(scram.Auth{User: "admin", Pass: "admin"}.AsSha256Mechanism()))
-	produce(t, admin, eventRecord(0, 1, "k", "v"))
 	env["KAFKA_BROKERS"] = strings.Join(cluster.ListenAddrs(), ",")
 	env["KAFKA_SASL_MECHANISM"] = "SCRAM-SHA-256"
 	env["KAFKA_SASL_USERNAME"] = "writer"
 	env["KAFKA_SASL_PASSWORD"] = secretPassword
+	return servers.Client(t, cluster.ListenAddrs()[0],
+		kgo.SASL(scram.Auth{User: "admin", Pass: "admin"}.AsSha256Mechanism()))
 }
 
 // wantLines checks that lines match the expressions, in this order.
