@@ -47,7 +47,8 @@ func TestUngrantedGroup(t *testing.T) {
 	t.Parallel()
 	all := func(kind kmsg.ACLResourceType, name string) kfake.ACL {
 		return kfake.ACL{
-			Resource: kind, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: kmsg.ACLOperationAll, Allow: true,
+			Resource: kind, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral,
+			Operation: kmsg.ACLOperationAll, Allow: true,
 		}
 	}
 	w := newWorld(t)
