@@ -72,7 +72,7 @@ func RequestFault(c *Checkpoint, want Fingerprint) *Fault {
 }
 
 // SameRoutesHint is the hint for routes that RoutesConflict rejects.
-const SameRoutesHint = "set KAFKA_ROUTES as for the bridge; to change the routes of the stream, restart the bridge first"
+const SameRoutesHint = "set KAFKA_ROUTES as for the bridge; to change the stream's routes, restart the bridge first"
 
 // RoutesConflict returns how routes, a Routes.Text, differ from those of the stream at c. It
 // returns nil if they do not, or if the stream has not started. Whatever publishes to the

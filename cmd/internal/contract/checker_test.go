@@ -107,7 +107,8 @@ func TestCheckerTopics(t *testing.T) {
 	if diff := cmp.Diff([]string{"rare"}, c.Status().Unchecked); diff != "" {
 		t.Error(diff)
 	}
-	err := (&Config{Schema: `{"properties": {"x": {}}, "$defs": {"orders": {"$ref": "#/properties/x"}}}`}).Validate([]string{"events", "orders"})
+	broken := Config{Schema: `{"properties": {"x": {}}, "$defs": {"orders": {"$ref": "#/properties/x"}}}`}
+	err := broken.Validate([]string{"events", "orders"})
 	if err == nil || !strings.Contains(err.Error(), "topic orders") {
 		t.Errorf("a broken schema of a topic: %v", err)
 	}
