@@ -71,17 +71,22 @@ func RequestFault(c *Checkpoint, want Fingerprint) *Fault {
 	}
 }
 
-// SameRoutesHint is the hint for routes that RoutesConflict rejects.
-const SameRoutesHint = "set KAFKA_ROUTES as for the bridge; to change the stream's routes, restart the bridge first"
+// SameRoutesHint is the hint for topics and routes that RoutesConflict rejects.
+const SameRoutesHint = "set KAFKA_TOPIC and KAFKA_ROUTES as for the bridge; to change the stream's routes, " +
+	"restart the bridge first"
 
-// RoutesConflict returns how routes, a Routes.Text, differ from those of the stream at c. It
-// returns nil if they do not, or if the stream has not started. Whatever publishes to the
-// topics of a stream must have its routes.
-func (c *Checkpoint) RoutesConflict(routes string) error {
-	if c.Zero() || c.Routes == routes {
-		return nil
+// RoutesConflict returns how a topic and routes, a Routes.Text, differ from those of the
+// stream at c. It returns nil if they do not, or if the stream has not started. Whatever
+// publishes for a stream must have its topic and routes.
+func (c *Checkpoint) RoutesConflict(topic, routes string) error {
+	switch {
+	case c.Zero():
+	case c.Topic != topic && c.Topic != "":
+		return fmt.Errorf("KAFKA_TOPIC is %s, but stream %s publishes to %s", topic, c.Stream, c.Topic)
+	case c.Routes != routes:
+		return fmt.Errorf("KAFKA_ROUTES is %q, but stream %s publishes by %q", routes, c.Stream, c.Routes)
 	}
-	return fmt.Errorf("KAFKA_ROUTES is %q, but stream %s publishes by %q", routes, c.Stream, c.Routes)
+	return nil
 }
 
 // BoundText describes a bound of an export for people; 0 is the earliest event.

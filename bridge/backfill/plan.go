@@ -238,7 +238,7 @@ func (p *Planner) checkSource(ctx context.Context, plan *Plan) error {
 		return reject(OtherSource, &plan.Job, "the settings are not those of stream %s: %s changed",
 			p.Name(), strings.Join(elsewhere, ", "))
 	}
-	if err := live.RoutesConflict(p.Routes); err != nil && plan.Job.Kind == Backfill {
+	if err := live.RoutesConflict(p.Topic, p.Routes); err != nil && plan.Job.Kind == Backfill {
 		return reject(OtherRoutes, &plan.Job, "%v", err)
 	}
 	plan.Job.Source, plan.Job.Request, plan.Job.MarksEnd = live.Source, p.Request, live.MarksEnd && live.Listing == nil

@@ -42,7 +42,7 @@ const (
 	UnknownMark Reason = "unknown-mark"
 	// OtherRules: records under other rules for private data cannot be compared.
 	OtherRules Reason = "other-rules"
-	// OtherRoutes: the stream's KAFKA_ROUTES differ from the Config.
+	// OtherRoutes: the stream's topic or routes differ from the Config.
 	OtherRoutes Reason = "other-routes"
 	// CursorCycle: the API returned a cursor of the range again.
 	CursorCycle Reason = "cursor-cycle"

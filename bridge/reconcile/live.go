@@ -73,7 +73,7 @@ func (c *comparison) repairable(ctx context.Context) error {
 		return reject(OtherOrigin, "the stream exports %s, these settings request %s",
 			originText(live.Origin), originText(c.Origin))
 	}
-	if err := live.RoutesConflict(c.Routes); err != nil {
+	if err := live.RoutesConflict(c.kept[0].Topic, c.Routes); err != nil {
 		return reject(OtherRoutes, "%v", err)
 	}
 	from := c.kept[0].From // the earliest of the topics

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -30,7 +31,7 @@ func TestOtherRoutes(t *testing.T) {
 			for _, args := range [][]string{args, slices.Concat(args, []string{"--execute"})} {
 				got := runProgram(t, w.env, args...)
 				if got.code != cli.ExitUsage || !strings.Contains(got.stderr, `KAFKA_ROUTES is "`+routes+
-					`", but stream events publishes by "order*=drop"`) || !strings.Contains(got.stderr, "Try: set KAFKA_ROUTES") {
+					`", but stream events publishes by "order*=drop"`) || !strings.Contains(got.stderr, "Try: set KAFKA_TOPIC and KAFKA_ROUTES") {
 					t.Errorf("routes %q, %s: %+v", routes, args, got)
 				}
 			}
@@ -40,7 +41,16 @@ func TestOtherRoutes(t *testing.T) {
 		}
 	}
 	w.runOnce(t)
+	other := maps.Clone(w.env)
+	other["KAFKA_TOPIC"], other["KAFKA_DLQ_TOPIC"] = "export.other", "dlq.export.events"
+	if got := runProgram(t, other, "topics", "create", "--execute"); got.code != cli.ExitOK {
+		t.Fatalf("%+v", got)
+	}
 	for _, args := range publish {
+		if got := runProgram(t, other, args...); got.code != cli.ExitUsage ||
+			!strings.Contains(got.stderr, "KAFKA_TOPIC is export.other, but stream events publishes to export.events") {
+			t.Errorf("another topic, %s: %+v", args, got)
+		}
 		if got := runProgram(t, w.env, args...); strings.Contains(got.stderr, "KAFKA_ROUTES") {
 			t.Errorf("after a start, %s: %+v", args, got)
 		}

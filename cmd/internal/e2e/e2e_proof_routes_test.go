@@ -196,7 +196,7 @@ func (s *stage) wantRouted(n int, mode bridge.Mode, in map[string]*contents) (lo
 // changedRoutes counts the changes of the routes in the history.
 func (s *stage) changedRoutes() (n int) {
 	s.t.Helper()
-	p, _ := s.command(0, "cursor", "history", "--json")
+	p, _ := s.command(0, "cursor", "history", "--limit", "0", "--json")
 	var entries []struct{ Kind bridge.Kind }
 	decode(s.t, p.stdout(), &entries)
 	for _, e := range entries {

@@ -192,7 +192,7 @@ func retryEach(ctx context.Context, a *cli.App, l *letters, places []deadletter.
 		return cli.Errorf(cli.ExitUsage, bridge.SameRequestHint,
 			"the settings have other rules for private data than stream %s", l.stream.Name)
 	}
-	if err := c.RoutesConflict(l.stream.Export.Routes.Text); err != nil {
+	if err := c.RoutesConflict(l.stream.Kafka.Topic, l.stream.Export.Routes.Text); err != nil {
 		return cli.Errorf(cli.ExitUsage, bridge.SameRoutesHint, "%w", err)
 	}
 	return repairError(letterError(r.Run(ctx, places)))
