@@ -348,7 +348,7 @@ func TestAbandon(t *testing.T) {
 	asked := time.Now()
 	g.Abandon()
 	ownership.Release()
-	if took := time.Since(asked); took > 2*time.Second {
+	if took := time.Since(asked); took > 4*time.Second { // without Abandon, 5 s
 		t.Errorf("release took %s", took)
 	}
 }

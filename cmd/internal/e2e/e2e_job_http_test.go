@@ -192,7 +192,7 @@ func TestE2EJobsEndWithoutKafka(t *testing.T) {
 	proxy.Blackhole(true)
 	passes(2 * time.Second)
 	took := run.stop()
-	if took > grace+3*time.Second {
+	if took > grace+stopMargin+loaded {
 		t.Errorf("without Kafka, SIGTERM took %s, want at most BRIDGE_SHUTDOWN_TIMEOUT, %s", took, grace)
 	}
 	s.wantSaid(run, `"msg":"job interrupted"`)
