@@ -228,15 +228,22 @@ func (c *Config) checkPrivate(p *bridge.Problems) {
 	refuse("which identifies items; use EVENT_HASH="+strings.Join(at.ids, ",")+", or another EXPORT_ITEM_ID",
 		true, at.ids...)
 	refuse("by which the stream knows its position; choose another EXPORT_ITEM_TIME", false, at.times...)
-	if c.Private.Encrypts() {
-		read := append(slices.Clone(at.types), c.keyPointer())
-		for i := range c.Routes.Rules {
-			read = append(read, c.Routes.Rules[i].Pointer)
-		}
-		for _, at := range read {
-			r := rules.Touching(at)
-			p.Check(at == "" || r == nil || !r.Encrypts(), "EVENT_ENCRYPT", "changes %s, from which keys, types or topics of "+
-				"records are read; use EVENT_HASH=%s, or another KAFKA_KEY", at, at)
+	routes := make([]string, len(c.Routes.Rules))
+	for i := range c.Routes.Rules {
+		routes[i] = c.Routes.Rules[i].Pointer
+	}
+	for _, read := range []struct {
+		what, setting string
+		at            []string
+	}{
+		{"type", "EXPORT_ITEM_TYPE", at.types}, {"key", "KAFKA_KEY", []string{c.keyPointer()}},
+		{"topic", "KAFKA_ROUTES", routes},
+	} {
+		for _, at := range read.at {
+			if r := rules.Touching(at); at != "" && r != nil && r.Encrypts() {
+				p.Check(false, r.Variable, "%s changes %s, from which the %s of a record is read; "+
+					"use narrower pointers, EVENT_HASH=%s, or another %s", r.Pointer, at, read.what, at, read.setting)
+			}
 		}
 	}
 	refuse("by which the stream knows late items; set EXPORT_ITEM_INGESTED=none", false, at.ingested...)

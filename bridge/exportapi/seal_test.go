@@ -123,8 +123,9 @@ func TestSealedFails(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for variable, vars := range map[string]map[string]string{
-		"/userId, from which keys": {"EVENT_ENCRYPT": "/userId"}, "/payload/type, from which": {"EVENT_ENCRYPT": "/payload"},
-		"which identifies": {"EVENT_ENCRYPT": "/eventId"}, "knows its position": {"EVENT_ENCRYPT": "/timestamp"},
+		"/userId, from which the key":                         {"EVENT_ENCRYPT": "/userId"},
+		"/payload changes /payload/type, from which the type": {"EVENT_ENCRYPT": "/payload"},
+		"which identifies":                                    {"EVENT_ENCRYPT": "/eventId"}, "knows its position": {"EVENT_ENCRYPT": "/timestamp"},
 	} {
 		if _, err := exportapi.New(sealing(t, vars)); err == nil || !strings.Contains(err.Error(), variable) {
 			t.Errorf("%v: %v, want %s", vars, err, variable)
