@@ -248,8 +248,7 @@ for arg; do
 done
 echo "$1 $2 $3" >>"$ROOT/kubectl"
 `, 0o700)
-	// Without the profile, which takes minutes.
-	environ := []string{"ROOT=" + root, "PATH=" + tools + ":" + os.Getenv("PATH"), "GOFLAGS=-pgo=off"}
+	environ := []string{"ROOT=" + root, "PATH=" + tools + ":" + os.Getenv("PATH"), "GOFLAGS=" + noProfile()}
 	shell(t, tree, documentBlock(t, "openssl "), environ...)
 	if asked := read("kubectl"); asked != "create secret generic\napply -k cmd/exportbridge/deploy/kubernetes\n" {
 		t.Errorf("kubectl is asked for %q", asked)
