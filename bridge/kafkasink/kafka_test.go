@@ -39,7 +39,7 @@ func config(t *testing.T, brokers []string, changes ...func(*kafkastream.Config)
 	// kfake opens a transaction for a new session when the last request of the
 	// old one comes late; Apache Kafka refuses it. It must end before a test
 	// loses its patience.
-	cfg.TransactionTimeout = kafkatest.Patience / 3
+	cfg.TransactionTimeout = kafkatest.Patience / 6
 	for _, change := range changes {
 		change(&cfg)
 	}

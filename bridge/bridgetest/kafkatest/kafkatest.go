@@ -28,7 +28,7 @@ import (
 const kafkaBrokers = "TEST_KAFKA_BROKERS"
 
 // Patience bounds every wait of a test.
-const Patience = 30 * time.Second
+const Patience = time.Minute
 
 // Context returns a context of the test that ends after Patience.
 func Context(t testing.TB) context.Context {
