@@ -3,6 +3,7 @@ package kafkasink_test
 import (
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -84,14 +85,17 @@ func TestSecureKafka(t *testing.T) {
 var aclWords = regexp.MustCompile(`--(operation|topic|group|transactional-id|resource-pattern-type|allow-principal)` +
 	` '?([^' ]+)'?|--(cluster)`)
 
-// grant does what the commands say, as the cluster's administrator would.
+// grant does what the commands say, as the cluster's administrator would, and waits until
+// the broker knows the rights: it answers as soon as they are stored.
 func grant(t *testing.T, brokers []string, commands []string) {
 	t.Helper()
 	client := must.Get(kgo.NewClient(kgo.SeedBrokers(brokers...)))(t)
 	defer client.Close()
+	admin := kadm.NewClient(client)
 	for _, command := range commands {
 		acl := kadm.NewACLs().ResourcePatternType(kadm.ACLPatternLiteral)
 		var operations []kadm.ACLOperation
+		var groups []string
 		for _, m := range aclWords.FindAllStringSubmatch(command, -1) {
 			switch m[1] + m[3] {
 			case "operation":
@@ -103,7 +107,7 @@ func grant(t *testing.T, brokers []string, commands []string) {
 			case "topic":
 				acl.Topics(m[2])
 			case "group":
-				acl.Groups(m[2])
+				groups = append(groups, m[2])
 			case "transactional-id":
 				acl.TransactionalIDs(m[2])
 			case "cluster":
@@ -114,7 +118,8 @@ func grant(t *testing.T, brokers []string, commands []string) {
 				acl.Allow(m[2]).AllowHosts()
 			}
 		}
-		results, err := kadm.NewClient(client).CreateACLs(t.Context(), acl.Operations(operations...))
+		acl.MaybeGroups(groups...).Operations(operations...)
+		results, err := admin.CreateACLs(t.Context(), acl)
 		if err != nil || len(results) == 0 {
 			t.Fatalf("%s: %d results, %v", command, len(results), err)
 		}
@@ -123,5 +128,9 @@ func grant(t *testing.T, brokers []string, commands []string) {
 				t.Fatalf("%s: %v", command, r.Err)
 			}
 		}
+		kafkatest.Eventually(t, "know the rights of "+command, func() (bool, error) {
+			known, err := admin.DescribeACLs(t.Context(), acl)
+			return !slices.ContainsFunc(known, func(r kadm.DescribeACLsResult) bool { return len(r.Described) == 0 }), err
+		})
 	}
 }
