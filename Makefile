@@ -47,7 +47,7 @@ test: ## run all tests on embedded servers; needs only Go
 
 # What one goroutine computes, or counts in memory, make test runs in full: the race detector
 # would take minutes to see nothing.
-NO_RACE = DatesOfAllDays|MutatedTimes|UndatedAtBoundary|DefaultFormIsUnchanged|Form(Items|Windows)$$|.*(Bomb|Alloc)
+NO_RACE = AuditLists|DatesOfAllDays|.*AgainstOracle|MutatedTimes|UndatedAtBoundary|WrongFlagValues|DefaultFormIsUnchanged|Form(Items|Windows)$$|.*(Bomb|Alloc)
 
 check: lint ## run all checks that a commit must pass, beside make test
 	$(GO) mod tidy -diff
@@ -57,7 +57,7 @@ check: lint ## run all checks that a commit must pass, beside make test
 	@# of e2e, those that start the test binary itself: the detector does not see the programs that the others build
 	$(GO) test $(UNVETTED) -race $(TESTFLAGS) -timeout 20m -run '^Test(Scripts|Signals|SimulateStops|DemoOnATerminal)$$' ./cmd/internal/e2e
 	cd cmd/internal/release && $(GO) test $(PLAIN) $(TESTFLAGS) ./deploy
-	EXPLORE_SCHEDULES=500 DECODE_MUTATIONS=2000 $(GO) test $(UNVETTED) -race $(TESTFLAGS) -timeout 20m -skip '^Test($(NO_RACE))' $$($(GO) list ./... | grep -v /e2e$$)
+	EXPLORE_SCHEDULES=500 $(GO) test $(UNVETTED) -race $(TESTFLAGS) -timeout 20m -skip '^(Test|Fuzz)($(NO_RACE))' $$($(GO) list ./... | grep -v /e2e$$)
 
 lint: ## check the format, run the linter
 	@command -v $(LINTER) >/dev/null || { echo "install the linter: go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0"; exit 1; }

@@ -55,15 +55,16 @@ func (l *planLog) Records(context.Context, time.Duration) (plans, checkpoints ma
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	plans, checkpoints = maps.Clone(l.plans), make(map[string]*kgo.Record)
-	for _, k := range l.topic.Kept() {
+	for _, k := range slices.Backward(l.topic.Kept()) {
 		name := k.Checkpoint.Stream
+		if checkpoints[name] != nil || slices.Contains(l.gone, name) {
+			continue
+		}
 		value, err := k.Checkpoint.Encode()
 		if err != nil {
 			return nil, nil, err
 		}
-		if !slices.Contains(l.gone, name) {
-			checkpoints[name] = &kgo.Record{Key: []byte(name), Value: value}
-		}
+		checkpoints[name] = &kgo.Record{Key: []byte(name), Value: value}
 	}
 	return plans, checkpoints, nil
 }
