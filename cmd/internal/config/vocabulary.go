@@ -95,6 +95,20 @@ func (voc *vocabulary) explain(name string) string {
 		if near := voc.near(name, nearEnough); near != "" {
 			return suggest(name+" is not a setting", near)
 		}
+	default:
+		return voc.explainPrefix(name)
+	}
+	return ""
+}
+
+// explainPrefix explains a name that is a setting but for typing mistakes in its prefix,
+// such as KAKFA_TOPIC. Prefixes below five letters are too short to tell.
+func (voc *vocabulary) explainPrefix(name string) string {
+	prefix, rest, _ := strings.Cut(name, "_")
+	for _, ours := range slices.Concat(ownPrefixes, sharedPrefixes) {
+		if len(ours) > len("HTTP_") && editDistance(prefix+"_", ours) <= nearEnough && voc.lookup(ours+rest) != nil {
+			return suggest(name+" is not a setting", ours+rest)
+		}
 	}
 	return ""
 }

@@ -47,6 +47,10 @@ func TestUnknown(t *testing.T) {
 			"STREAM_EVENTS_KAFKA_TOPIC?"},
 		{"STREAM_OTHERS_KAFKA_TOPIC", "x", "STREAM_OTHERS_KAFKA_TOPIC names no stream of BRIDGE_STREAMS"},
 		{"STREAM_X", "x", "STREAM_X is not a setting; per-stream variables are STREAM_<NAME>_<VARIABLE>"},
+		{"KAKFA_TOPIC", "x", "KAKFA_TOPIC is not a setting; did you mean KAFKA_TOPIC?"},
+		{"EXPORTS_API_KEY_FILE", "x", "EXPORTS_API_KEY_FILE is not a setting; did you mean EXPORT_API_KEY_FILE?"},
+		{"KAKFA_HOME", "x", ""},
+		{"BLOG_LEVEL", "x", ""},
 		{"PATH", "x", ""},
 	} {
 		var want []string
