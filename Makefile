@@ -46,8 +46,8 @@ test: ## run all tests on embedded servers; needs only Go
 	$(GO) test $(UNVETTED) $(TESTFLAGS) -timeout 20m ./cmd/internal/e2e ./...
 
 # What one goroutine computes, or counts in memory, make test runs in full: the race detector
-# would take minutes to see nothing. So would it in benchmarks of what it sees elsewhere.
-NO_RACE = AuditLists|Bench[A-Z]|DatesOfAllDays|.*AgainstOracle|MutatedTimes|UndatedAtBoundary|WrongFlagValues|DefaultFormIsUnchanged|Form(Items|Windows)$$|.*(Bomb|Alloc)
+# would take minutes to see nothing.
+NO_RACE = AuditLists|DatesOfAllDays|.*AgainstOracle|MutatedTimes|UndatedAtBoundary|WrongFlagValues|DefaultFormIsUnchanged|Form(Items|Windows)$$|.*(Bomb|Alloc)
 
 check: lint ## run all checks that a commit must pass, beside make test
 	$(GO) mod tidy -diff
