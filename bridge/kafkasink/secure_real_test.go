@@ -95,7 +95,7 @@ func grant(t *testing.T, brokers []string, commands []string) {
 	for _, command := range commands {
 		acl := kadm.NewACLs().ResourcePatternType(kadm.ACLPatternLiteral)
 		var operations []kadm.ACLOperation
-		var groups []string
+		names := make(map[string][]string) // by the kind of resource: a setter of acl replaces all
 		for _, m := range aclWords.FindAllStringSubmatch(command, -1) {
 			switch m[1] + m[3] {
 			case "operation":
@@ -104,12 +104,8 @@ func grant(t *testing.T, brokers []string, commands []string) {
 					t.Fatalf("%s: %v", command, err)
 				}
 				operations = append(operations, operation)
-			case "topic":
-				acl.Topics(m[2])
-			case "group":
-				groups = append(groups, m[2])
-			case "transactional-id":
-				acl.TransactionalIDs(m[2])
+			case "topic", "group", "transactional-id":
+				names[m[1]] = append(names[m[1]], m[2])
 			case "cluster":
 				acl.Clusters()
 			case "resource-pattern-type":
@@ -118,7 +114,8 @@ func grant(t *testing.T, brokers []string, commands []string) {
 				acl.Allow(m[2]).AllowHosts()
 			}
 		}
-		acl.MaybeGroups(groups...).Operations(operations...)
+		acl.MaybeTopics(names["topic"]...).MaybeGroups(names["group"]...).
+			MaybeTransactionalIDs(names["transactional-id"]...).Operations(operations...)
 		results, err := admin.CreateACLs(t.Context(), acl)
 		if err != nil || len(results) == 0 {
 			t.Fatalf("%s: %d results, %v", command, len(results), err)
