@@ -105,12 +105,11 @@ func (voc *vocabulary) explain(name string) string {
 // such as KAKFA_TOPIC. Prefixes below five letters are too short to tell.
 func (voc *vocabulary) explainPrefix(name string) string {
 	prefix, rest, _ := strings.Cut(name, "_")
-	for _, ours := range slices.Concat(ownPrefixes, sharedPrefixes) {
-		if len(ours) > len("HTTP_") && editDistance(prefix+"_", ours) <= nearEnough && voc.lookup(ours+rest) != nil {
-			return suggest(name+" is not a setting", ours+rest)
-		}
+	near := Nearest(prefix+"_", slices.Concat(ownPrefixes, sharedPrefixes))
+	if len(near) <= len("HTTP_") || voc.lookup(near+rest) == nil {
+		return ""
 	}
-	return ""
+	return suggest(name+" is not a setting", near+rest)
 }
 
 // explainStream does the same for STREAM_<NAME>_<VARIABLE>.
