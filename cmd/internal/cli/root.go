@@ -54,6 +54,7 @@ type App struct {
 	Name    string // of the program
 	Environ []string
 	Given   map[string]string // settings from flags, by variable
+	flags   []*pflag.Flag     // see settings
 	envFile string
 	pipes   config.Pipes // contents that Settings has read, for Reload
 	path    string       // of the command that failed

@@ -123,8 +123,28 @@ const settingsAnnotation = "settings"
 // omits the flags of settings, which config docs lists.
 func (a *App) TakeSettings(cmd *cobra.Command) {
 	flags := cmd.Flags()
+	for _, f := range a.settings() {
+		if flags.Lookup(f.Name) == nil {
+			flags.AddFlag(f)
+		}
+	}
+	flags.Var(Parsed(new(string), a.set, "NAME=VALUE"), "set", "set a variable, such as EXPORT_PAGE_SIZE=500")
+	flags.StringVar(&a.envFile, "env-file", "", "read NAME=VALUE lines from `FILE`; the environment takes precedence")
+	if cmd.Annotations == nil {
+		cmd.Annotations = make(map[string]string)
+	}
+	cmd.Annotations[settingsAnnotation] = "yes"
+}
+
+// settings returns the flags of the settings. The commands share them: flags of their own would
+// take most of the start, and cobra keeps each flag that has completions for ever.
+func (a *App) settings() []*pflag.Flag {
+	if a.flags != nil {
+		return a.flags
+	}
+	var all cobra.Command
 	for _, v := range config.Variables() {
-		if v.Secret || flags.Lookup(v.FlagName()) != nil {
+		if v.Secret {
 			continue
 		}
 		flag := &pflag.Flag{
@@ -136,20 +156,16 @@ func (a *App) TakeSettings(cmd *cobra.Command) {
 		if v.Kind() == "true, false" {
 			flag.NoOptDefVal = "true"
 		}
-		flags.AddFlag(flag)
+		a.flags = append(a.flags, flag)
+		all.Flags().AddFlag(flag)
 		if choices := v.Choices(); len(choices) > 0 {
-			Offer(cmd, flag.Name, choices...)
+			Offer(&all, flag.Name, choices...)
 		}
 	}
-	flags.Var(Parsed(new(string), a.set, "NAME=VALUE"), "set", "set a variable, such as EXPORT_PAGE_SIZE=500")
-	flags.StringVar(&a.envFile, "env-file", "", "read NAME=VALUE lines from `FILE`; the environment takes precedence")
-	if cmd.Annotations == nil {
-		cmd.Annotations = make(map[string]string)
-	}
-	cmd.Annotations[settingsAnnotation] = "yes"
+	return a.flags
 }
 
-// setting returns the flag of one setting. Loading the settings validates its value.
+// setting returns the value of one flag. Loading the settings validates its value.
 func (a *App) setting(name, kind string) pflag.Value {
 	return Parsed(new(string), func(value string) (string, error) {
 		a.Given[name] = value
