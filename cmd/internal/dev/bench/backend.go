@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -110,6 +111,33 @@ func (b *backend) remove(ctx context.Context, name string, more ...string) error
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("delete what the bench wrote under the name %s: %w", name, err)
+	}
+	return nil
+}
+
+// remove deletes what one run wrote to Kafka and Redis.
+func (b *bench) remove(ctx context.Context, name string, topics ...string) error {
+	err := b.backend.remove(ctx, name, topics...)
+	if b.redis == "" {
+		return err // it ends with the benchmark
+	}
+	return errors.Join(err, removeKeys(ctx, b.redis, name))
+}
+
+// removeKeys deletes the keys of one run from the Redis at addr.
+func removeKeys(ctx context.Context, addr, prefix string) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
+	defer cancel()
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	defer func() { err = errors.Join(err, client.Close()) }()
+	keys := client.Scan(ctx, 0, prefix+":*", 1000).Iterator()
+	for keys.Next(ctx) {
+		if err := client.Del(ctx, keys.Val()).Err(); err != nil {
+			return fmt.Errorf("delete keys of %s: %w", prefix, err)
+		}
+	}
+	if err := keys.Err(); err != nil {
+		return fmt.Errorf("list keys of %s: %w", prefix, err)
 	}
 	return nil
 }

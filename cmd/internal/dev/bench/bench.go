@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"exportbridge/cmd/internal/cli"
 )
@@ -25,7 +26,14 @@ type options struct {
 	pages   int
 	quick   bool
 	kafka   string // address of a real Kafka, "" for the embedded one
+	redis   string // address of a real Redis, "" for the embedded one
 	profile string // directory, "" is none
+}
+
+// takeServers adds the flags that name real servers.
+func (o *options) takeServers(flags *pflag.FlagSet) {
+	flags.StringVar(&o.kafka, "kafka", "", "`ADDRESS` of a real Kafka (default embedded)")
+	flags.StringVar(&o.redis, "redis", "", "`ADDRESS` of a real Redis (default embedded)")
 }
 
 // pageEvents is the number of events on each page.
@@ -47,8 +55,8 @@ machine is busy with other work, the verdict is "busy".
 The clock runs from the first request to the last page (loops) or to the last
 acknowledged commit (the bridge). ROW is the name of a row or the beginning of
 some. The bridge runs with default settings; those of the environment are
-ignored. A real Kafka must accept plain connections; topics created there are
-deleted afterwards.
+ignored. A real Kafka and a real Redis must accept plain connections; what the
+benchmark writes there is deleted afterwards.
 
 broker_cpu rows need Linux. They measure the embedded Kafka, or all brokers of
 --kafka if each is a process of this user on this machine, outside a container;
@@ -74,7 +82,7 @@ func NewCommand(a *cli.App, group string) *cobra.Command {
 	flags.IntVar(&o.rounds, "rounds", 3, "measured rounds")
 	flags.IntVar(&o.pages, "pages", 100, "pages of 1000 events per run")
 	flags.BoolVar(&o.quick, "quick", false, "fewer rows, 60 pages per run")
-	flags.StringVar(&o.kafka, "kafka", "", "`ADDRESS` of a real Kafka (default embedded)")
+	o.takeServers(flags)
 	flags.StringVar(&o.profile, "profile", "", "write profiles of the bridge to `DIR`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.rows = args
@@ -143,11 +151,6 @@ func listRows(a *cli.App, rows []row, asJSON bool) error {
 
 // measure runs the benchmark.
 func measure(ctx context.Context, a *cli.App, o options) (*report, error) {
-	if o.profile != "" {
-		if err := os.MkdirAll(o.profile, 0o755); err != nil { //nolint:gosec // profiles are public
-			return nil, fmt.Errorf("create directory for profiles: %w", err)
-		}
-	}
 	r := newReport(&o)
 	load := loadWatch{start: readCPU()}
 	var chosen []row
@@ -168,9 +171,14 @@ func measure(ctx context.Context, a *cli.App, o options) (*report, error) {
 	return r, nil
 }
 
-// withServers starts Redis and, unless o names one, Kafka, and calls do. When it returns, the servers
+// withServers starts Kafka and Redis, unless o names them, and calls do. When it returns, the servers
 // that it and do started have ended, and their files are deleted.
 func withServers(ctx context.Context, a *cli.App, o options, do func(*bench) error) (err error) {
+	if o.profile != "" {
+		if err := os.MkdirAll(o.profile, 0o755); err != nil { //nolint:gosec // profiles are public
+			return fmt.Errorf("create directory for profiles: %w", err)
+		}
+	}
 	dir, err := os.MkdirTemp("", "exportbridge-bench-*")
 	if err != nil {
 		return fmt.Errorf("create directory for the benchmark: %w", err)
@@ -184,8 +192,8 @@ func withServers(ctx context.Context, a *cli.App, o options, do func(*bench) err
 	return do(b)
 }
 
-// embeddedKafka stands in a report for a Kafka that is not a real one.
-const embeddedKafka = "embedded"
+// embeddedServer stands in a report for a server that is not a real one.
+const embeddedServer = "embedded"
 
 // newReport describes what is about to be measured.
 func newReport(o *options) *report {
@@ -193,7 +201,7 @@ func newReport(o *options) *report {
 	r := &report{
 		Version: build.Version, Go: build.Go, Platform: build.Platform, Cores: runtime.NumCPU(),
 		Date:  time.Now().UTC().Truncate(time.Second),
-		Kafka: cmp.Or(o.kafka, embeddedKafka), Pages: o.pages, Rounds: o.rounds,
+		Kafka: cmp.Or(o.kafka, embeddedServer), Redis: cmp.Or(o.redis, embeddedServer), Pages: o.pages, Rounds: o.rounds,
 	}
 	return r
 }
@@ -206,16 +214,16 @@ type bench struct {
 	progress  io.Writer
 
 	brokers int
-	// brokerPIDs are the brokers' processes; none if they cannot be found.
-	brokerPIDs []int
-	chosen     []row
-	cells      []cell
-	kafkaAddr  map[kafkaPath]string
-	redisAddr  string
-	redisFar   string // address of the same Redis behind a proxy
-	apis       map[apiKind]apiServer
-	servers    []*server
-	backend    *backend
+	// brokerPIDs and redisPIDs are the servers' processes; none if they cannot be found.
+	brokerPIDs, redisPIDs []int
+	chosen                []row
+	cells                 []cell
+	kafkaAddr             map[kafkaPath]string
+	redisAddr             string
+	redisFar              string // address of the same Redis behind a proxy
+	apis                  map[apiKind]apiServer
+	servers               []*server
+	backend               *backend
 }
 
 // serve starts a server and returns its address.
@@ -228,7 +236,7 @@ func (b *bench) serve(ctx context.Context, name string, p part) (string, error) 
 	return s.addr, nil
 }
 
-// startServers starts Redis and, unless an option names one, Kafka.
+// startServers starts Kafka and Redis, unless an option names them.
 func (b *bench) startServers(ctx context.Context) (err error) {
 	b.kafkaAddr = map[kafkaPath]string{pathDirect: b.kafka}
 	if b.kafka == "" {
@@ -236,24 +244,19 @@ func (b *bench) startServers(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if b.redisAddr, err = b.serve(ctx, "Redis", part{Kind: serverRedis}); err != nil {
+	if b.redisAddr = b.redis; b.redis == "" {
+		if b.redisAddr, err = b.serve(ctx, "Redis", part{Kind: serverRedis}); err != nil {
+			return err
+		}
+	}
+	if b.backend, err = newBackend(b.kafkaAddr[pathDirect]); err != nil {
 		return err
 	}
-	b.backend, err = newBackend(b.kafkaAddr[pathDirect])
-	return err
+	return b.findServers(ctx)
 }
 
 // start chooses the rows, and starts the servers that their cells need.
-func (b *bench) start(ctx context.Context) error {
-	addrs, err := b.backend.brokers(ctx)
-	if err != nil {
-		return err
-	}
-	if b.brokers = len(addrs); b.kafka == "" {
-		b.brokerPIDs = []int{b.servers[0].cmd.Process.Pid}
-	} else {
-		b.brokerPIDs = findBrokers(ctx, addrs)
-	}
+func (b *bench) start(ctx context.Context) (err error) {
 	if b.chosen, err = b.choose(b.brokers); err != nil {
 		return err
 	}

@@ -14,8 +14,11 @@ import (
 
 // brokerCPU returns the CPU time of all brokers since they were started, in
 // seconds. It is 0 if unknown: rows that need it are left out then.
-func (b *bench) brokerCPU() (seconds float64) {
-	for _, pid := range b.brokerPIDs {
+func (b *bench) brokerCPU() float64 { return cpuOf(b.brokerPIDs) }
+
+// cpuOf returns the CPU time of processes in seconds, 0 if that of one is unknown.
+func cpuOf(pids []int) (seconds float64) {
+	for _, pid := range pids {
 		of, err := processCPU(pid)
 		if err != nil {
 			return 0
@@ -25,13 +28,36 @@ func (b *bench) brokerCPU() (seconds float64) {
 	return seconds
 }
 
-// brokerPrograms are the programs of brokers. Another one that listens, such as
-// docker-proxy or ssh, only forwards to a broker.
-var brokerPrograms = []string{"java", "redpanda"}
+// The programs of servers. Another one that listens, such as docker-proxy or ssh, only
+// forwards to a server. Debian's redis-server is a link to redis-check-rdb.
+var (
+	brokerPrograms = []string{"java", "redpanda"}
+	redisPrograms  = []string{"redis-server", "redis-check-rdb", "valkey-server", "valkey-check-rdb"}
+)
 
-// findBrokers returns the ids of the brokers' processes. It returns none unless it
-// finds all of them on this machine.
-func findBrokers(ctx context.Context, addrs []string) []int {
+// findServers counts the brokers, and finds the processes of Kafka and Redis.
+func (b *bench) findServers(ctx context.Context) error {
+	addrs, err := b.backend.brokers(ctx)
+	if err != nil {
+		return err
+	}
+	b.brokers = len(addrs)
+	b.brokerPIDs = findProcesses(ctx, addrs, brokerPrograms)
+	b.redisPIDs = findProcesses(ctx, []string{b.redis}, redisPrograms)
+	for _, s := range b.servers { // the embedded ones
+		switch s.name {
+		case "Kafka":
+			b.brokerPIDs = []int{s.cmd.Process.Pid}
+		case "Redis":
+			b.redisPIDs = []int{s.cmd.Process.Pid}
+		}
+	}
+	return nil
+}
+
+// findProcesses returns the ids of the processes that listen at all addresses. It returns
+// none unless it finds all of them on this machine, and each runs one of the programs.
+func findProcesses(ctx context.Context, addrs, programs []string) []int {
 	var pids []int
 	for _, addr := range addrs {
 		host, port, err := net.SplitHostPort(addr)
@@ -43,7 +69,7 @@ func findBrokers(ctx context.Context, addrs []string) []int {
 			return nil
 		}
 		pid, program := listener(uint16(number))
-		if !slices.Contains(brokerPrograms, program) {
+		if !slices.Contains(programs, program) {
 			return nil
 		}
 		if !slices.Contains(pids, pid) { // a process may listen at several ports

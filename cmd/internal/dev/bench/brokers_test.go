@@ -77,7 +77,7 @@ func TestFindBrokers(t *testing.T) {
 	open := httptest.NewServer(http.NotFoundHandler())
 	defer open.Close()
 	for _, addr := range []string{open.Listener.Addr().String(), "192.0.2.1:9092", "nonsense"} {
-		if pids := findBrokers(t.Context(), []string{addr}); pids != nil {
+		if pids := findProcesses(t.Context(), []string{addr}, brokerPrograms); pids != nil {
 			t.Errorf("brokers at %s: processes %d", addr, pids)
 		}
 	}

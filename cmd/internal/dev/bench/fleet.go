@@ -7,8 +7,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,7 +37,9 @@ goroutines and a scrape of the metrics.
 All streams follow the same simulated export, compressed, to topics of their
 own. The figures are taken twice, each time after --rest without new events:
 after the streams have caught up, and after a restart. CPU is measured over
-another --rest. The warnings of the process follow each phase. Linux only.`
+another --rest. The warnings of the process follow each phase. The CPU of real
+servers is measured if they run on this machine, as processes of this user.
+Linux only.`
 
 func newFleetCommand(a *cli.App) *cobra.Command {
 	var f fleet
@@ -46,7 +49,7 @@ func newFleetCommand(a *cli.App) *cobra.Command {
 		Long:  fleetHelp,
 		Example: `  exportbridge-dev bench fleet
   exportbridge-dev bench fleet --streams 1000 --pages 1 --json
-  exportbridge-dev bench fleet --kafka localhost:9092`,
+  exportbridge-dev bench fleet --kafka localhost:9092 --redis localhost:6379`,
 		Args: cobra.NoArgs,
 	}
 	asJSON := cli.TakeJSON(cmd)
@@ -55,7 +58,8 @@ func newFleetCommand(a *cli.App) *cobra.Command {
 	flags.IntVar(&f.pages, "pages", 20, "pages of 1000 events per stream")
 	flags.DurationVar(&f.rest, "rest", 30*time.Second, "how long the streams rest before they are measured")
 	flags.BoolVar(&f.newTopics, "new-topics", false, "have the streams create their topics when they start")
-	flags.StringVar(&f.kafka, "kafka", "", "`ADDRESS` of a real Kafka (default embedded)")
+	flags.StringVar(&f.profile, "profile", "", "write CPU profiles of the streams at rest to `DIR`")
+	f.takeServers(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		f.rounds = 1
 		err := f.validate()
@@ -70,7 +74,7 @@ func newFleetCommand(a *cli.App) *cobra.Command {
 		}
 		head := newReport(&f.options)
 		report := &fleetReport{
-			Version: head.Version, Cores: head.Cores, Date: head.Date, Kafka: head.Kafka,
+			Version: head.Version, Cores: head.Cores, Date: head.Date, Kafka: head.Kafka, Redis: head.Redis,
 			Streams: f.streams, Pages: f.pages,
 		}
 		err = withServers(cmd.Context(), a, f.options, func(b *bench) error { return f.measure(cmd.Context(), b, report) })
@@ -119,7 +123,7 @@ func (f *fleet) measure(ctx context.Context, b *bench, r *fleetReport) (err erro
 	for i := range f.streams {
 		topics = append(topics, fleetTopic(name, i))
 	}
-	defer func() { err = errors.Join(err, b.backend.remove(context.WithoutCancel(ctx), name, topics...)) }()
+	defer func() { err = errors.Join(err, b.remove(context.WithoutCancel(ctx), name, topics...)) }()
 	if !f.newTopics {
 		if err := b.backend.create(ctx, name, topics...); err != nil {
 			return err
@@ -127,11 +131,10 @@ func (f *fleet) measure(ctx context.Context, b *bench, r *fleetReport) (err erro
 	}
 	env := f.settings(b, name, apiServer(api))
 	for _, phase := range []string{"caught up", "restarted"} {
-		figures, err := f.phase(ctx, b, env)
+		figures, err := f.phase(ctx, b, phase, env)
 		if err != nil {
 			return fmt.Errorf("streams that have %s: %w", phase, err)
 		}
-		figures.Phase = phase
 		r.Phases = append(r.Phases, figures)
 	}
 	return nil
@@ -141,7 +144,7 @@ func fleetTopic(name string, i int) string { return fmt.Sprintf("%s.s%d", name, 
 
 // settings returns the environment of the measured process.
 func (f *fleet) settings(b *bench, name string, api apiServer) []string {
-	env := append(b.settings(cell{}, name, api), "HTTP_ADDR="+anyPort, "LOG_LEVEL=warn")
+	env := append(b.settings(cell{}, name, api), "HTTP_ADDR="+anyPort, "HTTP_PPROF="+strconv.FormatBool(f.profile != ""), "LOG_LEVEL=warn")
 	var names []string
 	for i := range f.streams {
 		prefix := fmt.Sprintf("STREAM_S%d_", i)
@@ -153,7 +156,7 @@ func (f *fleet) settings(b *bench, name string, api apiServer) []string {
 
 // phase starts the process, waits until all streams have caught up and rested, and
 // measures.
-func (f *fleet) phase(ctx context.Context, b *bench, env []string) (figures fleetFigures, err error) {
+func (f *fleet) phase(ctx context.Context, b *bench, name string, env []string) (figures fleetFigures, err error) {
 	began := time.Now()
 	member, err := b.processes.serve(ctx, "bridge", env, (&part{Kind: serverFleet}).args())
 	if err != nil {
@@ -168,28 +171,42 @@ func (f *fleet) phase(ctx context.Context, b *bench, env []string) (figures flee
 		return figures, err
 	}
 	took := time.Since(began)
-	figures.StartSeconds = took.Seconds()
+	figures.Phase, figures.StartSeconds = name, took.Seconds()
 	fmt.Fprintf(b.progress, "%s caught up after %s\n", cli.Counted(f.streams, "stream"), cli.RoundDuration(took))
 	if err := pause(ctx, f.rest); err != nil {
 		return figures, err
 	}
-	busy := map[string]*float64{"Kafka": &figures.BrokerCPU, "Redis": &figures.RedisCPU, "bridge": &figures.CPU}
-	watched := append(slices.Clone(b.servers), member)
 	cpu := func(sign float64) {
-		for _, s := range watched {
-			if sum, ok := busy[s.name]; ok {
-				used, _ := processCPU(s.cmd.Process.Pid) // 0 if the process has ended: measure fails then
-				*sum += sign * used / f.rest.Seconds()
-			}
-		}
+		figures.CPU += sign * cpuOf([]int{member.cmd.Process.Pid}) / f.rest.Seconds()
+		figures.BrokerCPU += sign * cpuOf(b.brokerPIDs) / f.rest.Seconds()
+		figures.RedisCPU += sign * cpuOf(b.redisPIDs) / f.rest.Seconds()
 	}
 	cpu(-1)
-	if err := pause(ctx, f.rest); err != nil {
+	if err := f.sleep(ctx, member, name); err != nil {
 		return figures, err
 	}
 	cpu(1)
 	err = figures.measure(ctx, member)
 	return figures, err
+}
+
+// sleep waits while the streams rest. If a profile is asked for, it writes that of the process.
+func (f *fleet) sleep(ctx context.Context, member *server, name string) (err error) {
+	if f.profile == "" {
+		return pause(ctx, f.rest)
+	}
+	seconds := strconv.Itoa(max(1, int(f.rest.Seconds())))
+	resp, err := get(ctx, member.addr+"/debug/pprof/profile?seconds="+seconds)
+	if err != nil {
+		return fmt.Errorf("profile: %w", err)
+	}
+	defer resp.Body.Close()
+	file, err := os.Create(filepath.Join(f.profile, "fleet_"+strings.ReplaceAll(name, " ", "_")+".cpu"))
+	if err != nil {
+		return fmt.Errorf("write profile: %w", err)
+	}
+	_, err = io.Copy(file, resp.Body)
+	return errors.Join(err, file.Close())
 }
 
 // awaitCaughtUp waits until so many streams have caught up.
@@ -223,20 +240,12 @@ type scraped struct {
 
 // scrape reads the metrics of a process.
 func scrape(ctx context.Context, addr string) (got scraped, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, addr+"/metrics", http.NoBody)
-	if err != nil {
-		return got, err
-	}
-	req.Header.Set("Accept-Encoding", "identity")
 	began := time.Now()
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := get(ctx, addr+"/metrics")
 	if err != nil {
 		return got, fmt.Errorf("scrape the metrics: %w", err)
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return got, fmt.Errorf("scrape the metrics: %s", resp.Status)
-	}
 	got.sums = make(map[string]float64)
 	lines := bufio.NewScanner(resp.Body)
 	for lines.Scan() {
@@ -256,4 +265,18 @@ func scrape(ctx context.Context, addr string) (got scraped, err error) {
 	}
 	got.took = time.Since(began)
 	return got, lines.Err()
+}
+
+// get returns the answer to a request, which is 200. The caller closes its body.
+func get(ctx context.Context, url string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept-Encoding", "identity")
+	resp, err := http.DefaultClient.Do(req)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = errors.Join(errors.New(resp.Status), resp.Body.Close())
+	}
+	return resp, err
 }

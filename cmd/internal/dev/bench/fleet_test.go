@@ -2,9 +2,15 @@ package bench
 
 import (
 	"encoding/json"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"exportbridge/bridge/bridgetest/servers"
+	"exportbridge/cmd/internal/dev/embedded"
 )
 
 func TestBenchFleet(t *testing.T) {
@@ -13,7 +19,14 @@ func TestBenchFleet(t *testing.T) {
 		t.Skip("reads /proc")
 	}
 	const streams = 3
-	cmd, temp := benchCommand(t, "fleet", "--json", "--streams", "3", "--pages", "2", "--rest", "100ms")
+	redis, err := embedded.StartRedis(anyPort)
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers.CloseAtEnd(t, redis)
+	profiles := t.TempDir()
+	cmd, temp := benchCommand(t, "fleet", "--json", "--streams", "3", "--pages", "2", "--rest", "1s",
+		"--redis", redis.Addr, "--profile", profiles)
 	var said strings.Builder
 	cmd.Stderr = &said
 	out, err := cmd.Output()
@@ -25,18 +38,28 @@ func TestBenchFleet(t *testing.T) {
 		t.Fatalf("%v in %s", err, out)
 	}
 	wantEmpty(t, temp)
-	if len(got.Phases) != 2 || got.Streams != streams {
+	client := goredis.NewClient(&goredis.Options{Addr: redis.Addr})
+	servers.CloseAtEnd(t, client)
+	if left, err := client.Keys(t.Context(), "*").Result(); err != nil || len(left) != 0 {
+		t.Errorf("Redis keeps %q, %v", left, err)
+	}
+	if files, err := filepath.Glob(filepath.Join(profiles, "fleet_*.cpu")); err != nil || len(files) != len(got.Phases) {
+		t.Errorf("profiles %q, %v", files, err)
+	}
+	if len(got.Phases) != 2 || got.Streams != streams || got.Redis != redis.Addr {
 		t.Fatalf("report %+v", got)
 	}
 	for _, f := range got.Phases {
 		if f.Resident <= f.Heap || f.Peak < f.Resident || f.Heap <= 0 || f.Series < 100*streams ||
 			f.ScrapeBytes < int64(f.Series) ||
-			f.StartSeconds <= 0 || f.Descriptors < 2*streams || f.Goroutines < streams {
+			f.StartSeconds <= 0 || f.CPU <= 0 || f.BrokerCPU <= 0 || f.RedisCPU != 0 || // a test is no redis-server
+			f.Descriptors < 2*streams || f.Goroutines < streams {
 			t.Errorf("figures %+v", f)
 		}
 	}
 	var table strings.Builder
-	if err := got.print(&table); err != nil || !strings.Contains(table.String(), "CAUGHT UP") {
+	if err := got.print(&table); err != nil || !strings.Contains(table.String(), "CAUGHT UP") ||
+		!strings.Contains(table.String(), "CPU of Redis        unknown") {
 		t.Errorf("%v in\n%s", err, table.String())
 	}
 }

@@ -18,6 +18,7 @@ type fleetReport struct {
 	Cores   int            `json:"cores"`
 	Date    time.Time      `json:"date"`
 	Kafka   string         `json:"kafka"`
+	Redis   string         `json:"redis"`
 	Streams int            `json:"streams"`
 	Pages   int            `json:"pages"`
 	Phases  []fleetFigures `json:"phases"`
@@ -31,7 +32,7 @@ type fleetFigures struct {
 	Peak         int64   `json:"peak_bytes"`
 	Heap         int64   `json:"heap_bytes"` // in use, live or not collected yet
 	CPU          float64 `json:"cpu_cores"`
-	BrokerCPU    float64 `json:"broker_cpu_cores,omitempty"` // of the embedded Kafka, 0 of another
+	BrokerCPU    float64 `json:"broker_cpu_cores,omitempty"` // 0 if unknown, as below
 	RedisCPU     float64 `json:"redis_cpu_cores,omitempty"`
 	Descriptors  int     `json:"descriptors"`
 	Goroutines   int     `json:"goroutines"`
@@ -64,8 +65,8 @@ func (f *fleetFigures) measure(ctx context.Context, s *server) error {
 
 // print prints the report as a table, a column for each phase.
 func (r *fleetReport) print(w io.Writer) error {
-	fmt.Fprintf(w, "exportbridge %s, %s, %s\nKafka %s\n%s, %s of %d events each\n\n",
-		r.Version, cli.Counted(r.Cores, "core"), r.Date.Format(time.RFC3339), r.Kafka,
+	fmt.Fprintf(w, "exportbridge %s, %s, %s\nKafka %s, Redis %s\n%s, %s of %d events each\n\n",
+		r.Version, cli.Counted(r.Cores, "core"), r.Date.Format(time.RFC3339), r.Kafka, r.Redis,
 		cli.Counted(r.Streams, "stream"), cli.Counted(r.Pages, "page"), pageEvents)
 	head := []string{"FIGURE"}
 	for i := range r.Phases {
@@ -80,15 +81,18 @@ func (r *fleetReport) print(w io.Writer) error {
 		rows = append(rows, cells)
 	}
 	megabytes := func(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }
-	cores := func(n float64) string { return fmt.Sprintf("%.1f %%", 100*n) }
+	cores := func(n float64) string {
+		if n <= 0 {
+			return "unknown"
+		}
+		return fmt.Sprintf("%.1f %%", 100*n)
+	}
 	row("start to caught up", func(f *fleetFigures) string { return fmt.Sprintf("%.1f s", f.StartSeconds) })
 	row("resident memory", func(f *fleetFigures) string { return megabytes(f.Resident) })
 	row("its peak", func(f *fleetFigures) string { return megabytes(f.Peak) })
 	row("heap in use", func(f *fleetFigures) string { return megabytes(f.Heap) })
 	row("CPU, of a core", func(f *fleetFigures) string { return cores(f.CPU) })
-	if r.Kafka == embeddedKafka {
-		row("CPU of Kafka", func(f *fleetFigures) string { return cores(f.BrokerCPU) })
-	}
+	row("CPU of Kafka", func(f *fleetFigures) string { return cores(f.BrokerCPU) })
 	row("CPU of Redis", func(f *fleetFigures) string { return cores(f.RedisCPU) })
 	row("descriptors", func(f *fleetFigures) string { return strconv.Itoa(f.Descriptors) })
 	row("goroutines", func(f *fleetFigures) string { return strconv.Itoa(f.Goroutines) })

@@ -27,7 +27,7 @@ func (b *bench) run(ctx context.Context, c cell) (m measurement, err error) {
 	defer cancel()
 	name := newName()
 	if c.writes() {
-		defer func() { err = errors.Join(err, b.backend.remove(context.WithoutCancel(ctx), name, c.routes(name)...)) }()
+		defer func() { err = errors.Join(err, b.remove(context.WithoutCancel(ctx), name, c.routes(name)...)) }()
 		if err := b.backend.create(ctx, name, c.routes(name)...); err != nil {
 			return measurement{}, err
 		}

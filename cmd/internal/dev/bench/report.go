@@ -23,6 +23,7 @@ type report struct {
 	Others  float64 `json:"others"`
 	Busy    bool    `json:"busy"` // other processes took too many cores for a verdict
 	Kafka   string  `json:"kafka"`
+	Redis   string  `json:"redis"`
 	Brokers int     `json:"brokers"`
 	Pages   int     `json:"pages"`
 	Rounds  int     `json:"rounds"`
@@ -60,8 +61,8 @@ func (r *report) print(w io.Writer) error {
 	}
 	fmt.Fprintf(w, "exportbridge %s, %s, %s, %s, %s\n", r.Version, r.Go, r.Platform, cli.Counted(r.Cores, "core"),
 		r.Date.Format(time.RFC3339))
-	fmt.Fprintf(w, "Kafka %s\n%s, %s of %d events, others took %.2f cores\n\n",
-		kafka, cli.Counted(r.Rounds, "round"), cli.Counted(r.Pages, "page"), pageEvents, r.Others)
+	fmt.Fprintf(w, "Kafka %s, Redis %s\n%s, %s of %d events, others took %.2f cores\n\n",
+		kafka, r.Redis, cli.Counted(r.Rounds, "round"), cli.Counted(r.Pages, "page"), pageEvents, r.Others)
 	rows := [][]string{{"ROW", "VALUE", "LOW", "HIGH", "GOAL", "VERDICT"}}
 	for _, row := range r.Rows {
 		name := row.Name

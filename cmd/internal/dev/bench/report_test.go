@@ -16,7 +16,7 @@ func exampleReport(t *testing.T) *report {
 	r := &report{
 		Version: "v1.2.3", Go: "go1.26", Platform: "linux/amd64", Cores: 2,
 		Date:   time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC),
-		Others: 0.13, Kafka: "k:9092", Brokers: 3, Pages: 99, Rounds: 3,
+		Others: 0.13, Kafka: "k:9092", Redis: "r:6379", Brokers: 3, Pages: 99, Rounds: 3,
 	}
 	serial, eos := rowNamed(t, "serial_fraction_20"), rowNamed(t, "eos_overhead_20")
 	rss, allocs, age := rowNamed(t, "rss_latency_bound"), rowNamed(t, "allocs_per_event"),
@@ -43,7 +43,7 @@ func TestBenchReportPrints(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `exportbridge v1.2.3, go1.26, linux/amd64, 2 cores, 2026-11-01T12:00:00Z
-Kafka k:9092 (3 brokers)
+Kafka k:9092 (3 brokers), Redis r:6379
 3 rounds, 99 pages of 1000 events, others took 0.13 cores
 
 ROW                   VALUE     LOW       HIGH      GOAL       VERDICT
