@@ -20,7 +20,10 @@ var inboxSource string
 var inboxScript = redis.NewScript(inboxSource)
 
 const (
+	// nextInterval is the shortest time between two polls of the inboxes, nextEach that
+	// time for each waiting stream: a process asks for a thousand inboxes a second at most.
 	nextInterval = 250 * time.Millisecond
+	nextEach     = time.Millisecond
 	waitInterval = 150 * time.Millisecond
 	// answerKept is the TTL of an answer, and how long a request outlives its
 	// deadline if it is not read.

@@ -129,10 +129,11 @@ func (p *polls) leave(w *waiter, asks bool) {
 	}
 }
 
-// ask asks once for all waiting callers, at least nextInterval after the last time.
+// ask asks once for all waiting callers, at least nextInterval after the last time, and
+// nextEach for each of them.
 func (p *polls) ask(ctx context.Context, c *Client) {
 	p.mu.Lock()
-	due := p.asked.Add(nextInterval)
+	due := p.asked.Add(max(nextInterval, time.Duration(len(p.waiting))*nextEach))
 	p.mu.Unlock()
 	if bridge.Sleep(ctx, time.Until(due)); ctx.Err() != nil {
 		return

@@ -84,6 +84,9 @@ func (e *Engine) Status() bridge.Status {
 	return s
 }
 
+// Leads is Leader of the status. It may be called at any time.
+func (e *Engine) Leads() bool { return e.view.Load().status.Leader }
+
 // view is the commit loop's published state.
 type view struct {
 	status bridge.Status

@@ -39,7 +39,7 @@ func (p *Process) watchJobs(ctx context.Context) {
 			maps.DeleteFunc(next, func(st *stream, _ time.Time) bool { return !slices.Contains(running, st) })
 			for _, st := range running {
 				due, owned := next[st]
-				switch leads := st.bridge.Status().Leader; {
+				switch leads := st.bridge.Leads(); {
 				case !leads && owned:
 					p.metrics.Windows(st.name, nil)
 					delete(next, st)

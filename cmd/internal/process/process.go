@@ -10,6 +10,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -32,8 +33,11 @@ import (
 )
 
 const (
-	// statusInterval is how often the status of a stream is written to Redis.
+	// statusInterval is how often the status of a stream is written to Redis. One that has
+	// not changed is written every quietInterval: with a thousand quiet streams, writing was
+	// half of the work at rest. The status lives for cursorstore.StatusTTL.
 	statusInterval = time.Second
+	quietInterval  = 2 * statusInterval
 	// thinInterval is how often a part of the old history is thinned out.
 	thinInterval = time.Minute
 	// endTimeout is the time of a shutdown beyond BRIDGE_SHUTDOWN_TIMEOUT, in which streams
@@ -241,6 +245,7 @@ func (p *Process) warnUnsafe(log *slog.Logger, stream string, settings []string)
 func (p *Process) tell(ctx context.Context) {
 	tick := time.NewTicker(statusInterval)
 	defer tick.Stop()
+	told := make(map[string]toldStatus)
 	for {
 		select {
 		case <-ctx.Done():
@@ -248,13 +253,34 @@ func (p *Process) tell(ctx context.Context) {
 			_ = p.redis.PutStatuses(last, p.streams.statuses()) // removes them at once, not when they expire
 			cancel()
 			return
-		case <-tick.C:
-			owned := slices.DeleteFunc(p.streams.statuses(), func(s bridge.Status) bool {
-				return s.State == bridge.StateStandby // the owner writes the status
-			})
-			_ = p.redis.PutStatuses(ctx, owned) // the next statuses follow in a second
+		case now := <-tick.C:
+			if p.redis.PutStatuses(ctx, dueStatuses(told, now, p.streams.statuses())) != nil {
+				clear(told) // all statuses follow in a second
+			}
 		}
 	}
+}
+
+// toldStatus is a status as it was last written.
+type toldStatus struct {
+	bridge.Status
+	at time.Time
+}
+
+// dueStatuses returns the statuses to write now, and notes them in told.
+func dueStatuses(told map[string]toldStatus, now time.Time, all []bridge.Status) []bridge.Status {
+	return slices.DeleteFunc(all, func(s bridge.Status) bool {
+		if s.State == bridge.StateStandby { // the owner writes the status
+			delete(told, s.Stream)
+			return true
+		}
+		was, ok := told[s.Stream]
+		if ok && now.Sub(was.at) < quietInterval-statusInterval/2 && reflect.DeepEqual(was.Status, s) {
+			return true
+		}
+		told[s.Stream] = toldStatus{s, now}
+		return false
+	})
 }
 
 // thin thins the histories of the streams.
