@@ -16,8 +16,12 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// patience is how long a test waits for the page to show something.
-const patience = 15 * time.Second
+// patience is how long a test waits for the page to show something, tabTime how long its tab
+// may be open: long, because other tests may need the processor.
+const (
+	patience = time.Minute
+	tabTime  = 10 * time.Minute
+)
 
 var chromium context.Context
 
@@ -61,7 +65,7 @@ func open(t *testing.T, f *fakeBridge, width int64, expected ...string) *tab {
 func visit(t *testing.T, f *fakeBridge, width int64, expected ...string) *tab {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(chromium, chromedp.WithNewBrowserContext())
-	ctx, stop := context.WithTimeout(ctx, 90*time.Second)
+	ctx, stop := context.WithTimeout(ctx, tabTime)
 	p := &tab{T: t, ctx: ctx, fake: f}
 	p.do(chromedp.Navigate("about:blank"))
 	messages := chromedp.Console(ctx)
