@@ -60,11 +60,11 @@ func streamOf(prefix, key string) (string, bool) {
 	return unescape(name), ok
 }
 
-// escape encodes braces in the name, which would end the hash tag of the key.
-func escape(name string) string {
-	return strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D").Replace(name)
-}
+// Braces in the name would end the hash tag of the key.
+var (
+	escaper   = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")
+	unescaper = strings.NewReplacer("%7B", "{", "%7D", "}", "%25", "%")
+)
 
-func unescape(name string) string {
-	return strings.NewReplacer("%7B", "{", "%7D", "}", "%25", "%").Replace(name)
-}
+func escape(name string) string   { return escaper.Replace(name) }
+func unescape(name string) string { return unescaper.Replace(name) }
