@@ -14,12 +14,12 @@ type mapping struct {
 	PageMapping
 	ItemMapping
 	routes []bridge.Route
-	ruled  []string // pointers of the rules for private data
+	ruled  []string // pointers that the rules for private data look for
 }
 
 func (c *Config) mapping() *mapping {
 	return &mapping{c.Resource, c.ItemsField, c.CursorField, c.keyPointer(), c.PageMapping, c.ItemMapping, c.Routes.Rules,
-		c.Private.Pointers()}
+		c.privatePointers()}
 }
 
 // decoders keeps the idle decoders of a mapping. A client borrows one for each page or

@@ -31,7 +31,7 @@ func newItemReader(m *mapping) itemReader {
 		}
 		r.routes, r.routed = m.routes, append(r.routed, slot)
 	}
-	r.Want(m.ruled...) // so that the reader enters what a rule enters
+	r.Reread(m.ruled...)
 	return r
 }
 

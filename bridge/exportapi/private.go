@@ -70,6 +70,15 @@ func (c *Config) rules() (*redact.Rules, error) {
 	return own.Compile()
 }
 
+// privatePointers returns the pointers to what the rules look for.
+func (c *Config) privatePointers() []string {
+	at := c.Private.Pointers()
+	if c.Private.Encrypts() {
+		at = append(at, cmp.Or(c.Private.Subject, c.keyPointer()))
+	}
+	return at
+}
+
 // ruled reports whether rules can be applied to an item: it is a JSON object.
 func ruled(e *bridge.Event) bool {
 	return e.Defect != bridge.DefectBadText && e.Defect != bridge.DefectNotObject

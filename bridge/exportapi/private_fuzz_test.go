@@ -58,7 +58,7 @@ func (w *writer) list(depth, left int) {
 }
 
 func (w *writer) value(depth int) {
-	length := 58 + w.IntN(10)
+	length := 42 + w.IntN(10)
 	kind := w.IntN(8)
 	if depth == 0 {
 		kind = 3 + w.IntN(5)

@@ -100,6 +100,29 @@ func TestSealed(t *testing.T) {
 	}
 }
 
+// TestSealedSubject: a subject is found among members that no rule is for, whichever setting names
+// it.
+func TestSealedSubject(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("long", 20)
+	page := `{"items":[{"eventId":"1","x":"` + long + `","person":"p","y":"` + long + `","userId":"u","z":"` + long +
+		`","timestamp":1,"payload":{"mail":"secret"}}]}`
+	for subject, vars := range map[string]map[string]string{
+		"p": {"EVENT_SUBJECT": "/person"}, "u": {"KAFKA_KEY": "/userId"},
+	} {
+		vars["EVENT_ENCRYPT"] = "/payload/mail"
+		keys, cfg := &testKeys{t: t}, sealing(t, vars)
+		cfg.Keys = func() seal.Keys { return keys }
+		p, err := fetchAll(t, serveWith(t, answer(page), cfg), bridge.Position{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(keys.asked) == 0 || !slices.Equal(keys.asked[0], []string{subject}) || p.Events[0].Withheld() {
+			t.Errorf("%v: asked for %v, defect %q", vars, keys.asked, p.Events[0].Defect)
+		}
+	}
+}
+
 // TestSealedFails: without keys nothing of a page is decoded, and a client without a port to keys
 // is refused.
 func TestSealedFails(t *testing.T) {

@@ -156,13 +156,14 @@ func replaced(v value, do string) (value, bool) {
 var long = strings.Repeat("long ", 20)
 
 // extents returns those of the item at start, as a reader of other values than the rules notes
-// them.
-func extents(t *testing.T, body []byte, start int) scan.Known {
+// them. The reader also notes runs of members if it knows what is read again.
+func extents(t *testing.T, body []byte, start int, again ...string) scan.Known {
 	t.Helper()
 	var x scan.Extents
 	var s scan.Scanner
 	var values pick.Reader
 	values.Want("/a/x", "/d/0/e", "/x/a", "/h")
+	values.Reread(again...)
 	s.Reset(body)
 	s.Note(&x)
 	x.Item(start)
@@ -183,6 +184,8 @@ func FuzzApply(f *testing.F) {
 		`{"d":[{"x":["` + long + `"],"e":"y"}],"a":{"c":{"` + long + `":[{}]},"b":"` + long + `"},"x":{"a":["` + long + `"]}}`,
 		` {"h":{"x":"` + long + `","h":1},"x":{"h":{"` + long + `":1}},"a":{"x":{"b":"` + long + `"},"b":{"b":"` + long + `"}}}`,
 		`{"a":"` + long + `"}`, `{"x":{"a":"` + long + `"},"a":1}`, `{"s":{"x":"` + long + `"},"u":"` + long + `"}`,
+		`{"d":[{"x":"` + long + `","e":"y"}],"z":"` + long + `","h":1,"\u0061":{"b":1},"y":1,"z":2,"s":1}`,
+		`{"h":1,"z":"` + long + `","y":1,"h":2}`, `{"z":1,"y":"` + long + `"}`, `{"z":"` + long + `","\ud800":1}`,
 		`{"s":1,"s":2}`, `{"\u0073":""}`, `{"s":"eb1:AAAAAAAAAAAA:AAAA"}`, `{"g":1e400,"h":-0.0}`, `{"h":{},"a":{"c":2,"b":3}}`,
 	} {
 		f.Add([]byte(item))
@@ -190,6 +193,8 @@ func FuzzApply(f *testing.F) {
 	rules := redact.Config{Drop: []string{"/a/b", "/h"}, Hash: []string{"/d/*/e"}, Mask: []string{"/g:last4"},
 		Encrypt: []string{"/s"}, Subject: "/u"}
 	r := redactor(f, rules)
+	// An element of /d is read again too, which must not hide a rule on each.
+	again := append(rules.Pointers(), rules.Subject, "/d/0/u")
 	f.Fuzz(func(t *testing.T, item []byte) {
 		if !json.Valid(item) || !utf8.Valid(item) || bytes.TrimSpace(item)[0] != '{' {
 			t.Skip()
@@ -213,9 +218,11 @@ func FuzzApply(f *testing.F) {
 			t.Fatalf("%s: error %v, the oracle finds %v", item, err, ok)
 		case !ok:
 			start := scan.SkipSpace(item, 0)
-			r.Known = extents(t, item, start)
-			if _, err := r.Apply(nil, item[start:]); err == nil {
-				t.Fatalf("%s: applied with its extents", item)
+			for _, again := range [][]string{nil, again} {
+				r.Known = extents(t, item, start, again...)
+				if _, err := r.Apply(nil, item[start:]); err == nil {
+					t.Fatalf("%s: applied with its extents, %q read again", item, again)
+				}
 			}
 			return
 		}
@@ -229,10 +236,12 @@ func FuzzApply(f *testing.F) {
 			t.Fatalf("%s: got %s, want %s", item, a, b)
 		}
 		start := scan.SkipSpace(item, 0)
-		r.Known = extents(t, item, start)
-		known, err := r.Apply(bytes.Clone(item[:start]), item[start:])
-		if err != nil || !bytes.Equal(opened(t, known), got) {
-			t.Fatalf("%s: %s, but with its extents %s, %v", item, got, known, err)
+		for _, again := range [][]string{nil, again} {
+			r.Known = extents(t, item, start, again...)
+			known, err := r.Apply(bytes.Clone(item[:start]), item[start:])
+			if err != nil || !bytes.Equal(opened(t, known), got) {
+				t.Fatalf("%s: %s, but with its extents, %q read again, %s, %v", item, got, again, known, err)
+			}
 		}
 		if again, err := r.Apply(nil, item); err != nil || !bytes.Equal(opened(t, again), got) {
 			t.Fatalf("%s: %s, then %s", item, got, again)

@@ -96,38 +96,31 @@ func (r *Redactor) object(i int, n *node) (end int, ok bool) {
 	kept := false         // a member, so far
 	for step == scan.More {
 		start := i
-		name, after, ok := r.scan.Name(i)
-		if !ok {
-			return after, false
+		var of *node
+		end, run := r.scan.SkipRun(i)
+		if !run {
+			if of, i, ok = r.name(i, n, &seen); !ok {
+				return i, false
+			}
 		}
-		at, ok := n.find(name)
-		if !ok || at >= 0 && seen>>at&1 != 0 {
-			return after, false
-		}
-		if i, ok = scan.SkipColon(r.scan.Body, after); !ok {
-			return i, false
-		}
-		if at >= 0 {
-			seen |= 1 << at
+		drops := of != nil && of.action == drop
+		if !drops && !kept {
+			r.cut(first, start)
+			kept = true
 		}
 		switch {
-		case at >= 0 && n.children[at].action == drop:
-			if i, ok = r.scan.Skip(i); ok && kept {
-				r.cut(before, i) // with the comma before it
-			}
+		case run:
+			i, ok = end, true
+		case of == nil || drops:
+			i, ok = r.scan.Skip(i)
 		default:
-			if !kept {
-				r.cut(first, start)
-			}
-			kept = true
-			if at < 0 {
-				i, ok = r.scan.Skip(i)
-			} else {
-				i, ok = r.value(i, n.children[at])
-			}
+			i, ok = r.value(i, of)
 		}
 		if !ok {
 			return i, false
+		}
+		if drops && kept {
+			r.cut(before, i) // with the comma before it
 		}
 		before = i
 		i, step = r.scan.Next(i, '}')
@@ -136,6 +129,25 @@ func (r *Redactor) object(i int, n *node) (end int, ok bool) {
 		r.cut(first, before)
 	}
 	return i, step == scan.Ended
+}
+
+// name reads the name of a member, and moves to its value. It returns the child of n with this
+// name, nil if there is none. It is not ok if the object has had the child before.
+func (r *Redactor) name(i int, n *node, seen *uint64) (of *node, value int, ok bool) {
+	name, i, ok := r.scan.Name(i)
+	if !ok {
+		return nil, i, false
+	}
+	at, ok := n.find(name)
+	if !ok || at >= 0 && *seen>>at&1 != 0 {
+		return nil, i, false
+	}
+	if at >= 0 {
+		*seen |= 1 << at
+		of = n.children[at]
+	}
+	i, ok = scan.SkipColon(r.scan.Body, i)
+	return of, i, ok
 }
 
 // value applies the rules on a value that is kept.

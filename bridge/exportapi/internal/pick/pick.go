@@ -12,6 +12,8 @@ type Reader struct {
 	root selector
 	// Values are those of the last object, by slot. They refer to its bytes.
 	Values []scan.Value
+	// arrays counts the arrays around the position, in the object.
+	arrays int
 }
 
 // Want selects the values at valid pointers and returns their slots. An empty pointer
@@ -26,34 +28,57 @@ func (r *Reader) Want(pointers ...string) (slots []Slot) {
 	return slots
 }
 
+// Reread tells that a second pass looks for the values at valid pointers, and for nothing else.
+// If the scanner notes extents, the reader notes runs of members that are not on the way there.
+func (r *Reader) Reread(pointers ...string) {
+	for _, pointer := range pointers {
+		r.root.reread(pointer)
+	}
+}
+
 // Forget drops the values of the last object.
 func (r *Reader) Forget() { clear(r.Values) }
 
 // Read reads the object at i, and returns the position after it.
 func (r *Reader) Read(s *scan.Scanner, i int) (end int, ok bool) {
 	r.Forget()
+	r.arrays = 0
 	return r.object(s, i, &r.root)
 }
 
 func (r *Reader) object(s *scan.Scanner, i int, at *selector) (int, bool) {
 	i, step := s.Open(i)
+	runs := at.again && r.arrays == 0 // the second pass may name elements otherwise than by their index
+	run, last := scan.NoExtent, i     // the end of the member before
 	for step == scan.More {
 		name, end, ok := s.Name(i)
 		if !ok {
 			return end, false
 		}
+		to := at.named(name)
+		switch {
+		case !runs:
+		case to != nil && to.again || name.Kind == scan.Escaped: // a name may not decode exactly
+			s.EndRun(run, last)
+			run = scan.NoExtent
+		case run == scan.NoExtent:
+			run = s.Begin(i)
+		}
 		if i, ok = scan.SkipColon(s.Body, end); !ok {
 			return i, false
 		}
-		if i, ok = r.member(s, i, at.named(name)); !ok {
+		if i, ok = r.member(s, i, to); !ok {
 			return i, false
 		}
+		last = i
 		i, step = s.Next(i, '}')
 	}
+	s.EndRun(run, last)
 	return i, step == scan.Ended
 }
 
 func (r *Reader) array(s *scan.Scanner, i int, at *selector) (int, bool) {
+	r.arrays++
 	i, step := s.Open(i)
 	for n := 0; step == scan.More; n++ {
 		var ok bool
@@ -62,6 +87,7 @@ func (r *Reader) array(s *scan.Scanner, i int, at *selector) (int, bool) {
 		}
 		i, step = s.Next(i, ']')
 	}
+	r.arrays--
 	return i, step == scan.Ended
 }
 

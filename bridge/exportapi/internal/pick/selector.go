@@ -17,6 +17,8 @@ type selector struct {
 	// below are all slots of this subtree: a duplicate member replaces them.
 	below    []Slot
 	children []*selector
+	// again is set on the way to a value that a second pass looks for.
+	again bool
 }
 
 // add selects the value at the pointer into the slot.
@@ -31,6 +33,16 @@ func (s *selector) add(pointer string, to Slot) {
 		at.below = append(at.below, to)
 	}
 	at.slots = append(at.slots, to)
+}
+
+// reread marks the way to the value at the pointer.
+func (s *selector) reread(pointer string) {
+	names, _ := jsonpointer.Parse(pointer) // validated
+	for _, name := range names {
+		to := s.child(name)
+		s.again, to.again = true, true
+		s = to
+	}
 }
 
 func (s *selector) child(name string) *selector {

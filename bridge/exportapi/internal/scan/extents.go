@@ -1,17 +1,21 @@
 package scan
 
-// longValue is the size in bytes from which a value has an extent. A shorter one is read again.
-const longValue = 64
+const (
+	// longValue is the size in bytes from which a value has an extent. A shorter one is read again.
+	longValue = 48
+	// NoExtent is what Begin returns if nothing is noted.
+	NoExtent = -1
+)
 
-// Extents are where the long values of items begin and end, as one pass over them found. A
-// second pass moves past those values without a look at their bytes. One goroutine at a time
-// may use them. The zero value has none.
+// Extents are where the long values of items begin and end, and long runs of members that a
+// second pass does not look for, as one pass over them found. The second pass moves past those
+// without a look at their bytes. One goroutine at a time may use them. The zero value has none.
 type Extents struct {
 	all   []extent // of an item after the other, by from
 	items []int    // where in all the items begin, each with an extent without an end
 }
 
-// extent is a checked value: Body[from:to].
+// extent is a checked value, or run of members: Body[from:to].
 type extent struct{ from, to int }
 
 // Reset drops all items.
@@ -49,10 +53,10 @@ type Known struct {
 func (s *Scanner) Note(x *Extents) { s.notes, s.mode = x, noting }
 
 // Begin notes, if the scanner notes extents, that a value at i is about to be read member by
-// member. End takes what it returns.
+// member, or that a run of members begins. End or EndRun takes what it returns.
 func (s *Scanner) Begin(i int) (noted int) {
 	if s.mode != noting {
-		return -1
+		return NoExtent
 	}
 	s.notes.all = append(s.notes.all, extent{i, i})
 	return len(s.notes.all) - 1
@@ -62,13 +66,24 @@ func (s *Scanner) Begin(i int) (noted int) {
 // notes of a page take no more memory than a part of the page.
 func (s *Scanner) End(noted, end int) {
 	switch {
-	case noted < 0:
+	case noted == NoExtent:
 	case end-s.notes.all[noted].from < longValue:
 		s.notes.all = s.notes.all[:noted]
 	default:
 		s.notes.all[noted].to = end
 	}
 }
+
+// EndRun notes the end of the last member of a run. What is in it needs no extent of its own.
+func (s *Scanner) EndRun(noted, end int) {
+	if noted != NoExtent {
+		s.notes.all = s.notes.all[:noted+1]
+		s.End(noted, end)
+	}
+}
+
+// SkipRun moves past the run of members at i, if one is known.
+func (s *Scanner) SkipRun(i int) (end int, ok bool) { return s.known.end(i) }
 
 // Know starts a document that has these extents. Reading skips their values without a check.
 func (s *Scanner) Know(body []byte, known Known) {
