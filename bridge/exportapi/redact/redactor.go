@@ -239,28 +239,32 @@ func (r *Redactor) cut(from, to int) {
 	}
 }
 
+// asterisks are appended together: most texts need no more.
+const asterisks = "****************************************************************"
+
 // appendMasked appends a text inside a JSON string, with an asterisk for each character but
 // the last ones: keep, at most half.
 func appendMasked(to, text []byte, keep int) []byte {
 	all := utf8.RuneCount(text)
 	keep = min(keep, all/2)
-	for range all - keep {
-		to = append(to, '*')
+	for hidden := all - keep; hidden > 0; hidden -= len(asterisks) {
+		to = append(to, asterisks[:min(hidden, len(asterisks))]...)
 	}
 	shown := len(text)
-	for range keep {
-		_, size := utf8.DecodeLastRune(text[:shown])
-		shown -= size
+	for keep > 0 {
+		if shown--; utf8.RuneStart(text[shown]) {
+			keep--
+		}
 	}
-	for _, c := range string(text[shown:]) {
+	for _, c := range text[shown:] {
 		switch {
 		case c == '"' || c == '\\':
-			to = append(to, '\\', byte(c))
+			to = append(to, '\\', c)
 		case c < ' ':
 			const digits = "0123456789abcdef"
 			to = append(to, '\\', 'u', '0', '0', digits[c>>4], digits[c&15])
 		default:
-			to = utf8.AppendRune(to, c)
+			to = append(to, c)
 		}
 	}
 	return to
