@@ -62,7 +62,7 @@ func (r *Reader) object(s *scan.Scanner, i int, at *selector) (int, bool) {
 			s.EndRun(run, last)
 			run = scan.NoExtent
 		case run == scan.NoExtent:
-			run = s.Begin(i)
+			run = s.BeginRun(i)
 		}
 		if i, ok = scan.SkipColon(s.Body, end); !ok {
 			return i, false

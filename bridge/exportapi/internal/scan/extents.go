@@ -53,7 +53,7 @@ type Known struct {
 func (s *Scanner) Note(x *Extents) { s.notes, s.mode = x, noting }
 
 // Begin notes, if the scanner notes extents, that a value at i is about to be read member by
-// member, or that a run of members begins. End or EndRun takes what it returns.
+// member. End takes what it returns.
 func (s *Scanner) Begin(i int) (noted int) {
 	if s.mode != noting {
 		return NoExtent
@@ -74,11 +74,18 @@ func (s *Scanner) End(noted, end int) {
 	}
 }
 
-// EndRun notes the end of the last member of a run. What is in it needs no extent of its own.
+// BeginRun is Begin for a run of members. What is in the run needs no extent of its own.
+func (s *Scanner) BeginRun(i int) (noted int) {
+	if noted = s.Begin(i); noted != NoExtent {
+		s.mode = strict
+	}
+	return noted
+}
+
+// EndRun notes the end of the last member of a run.
 func (s *Scanner) EndRun(noted, end int) {
-	if noted != NoExtent {
-		s.notes.all = s.notes.all[:noted+1]
-		s.End(noted, end)
+	if s.End(noted, end); noted != NoExtent {
+		s.mode = noting
 	}
 }
 
