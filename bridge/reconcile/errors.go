@@ -53,7 +53,8 @@ const (
 type RejectedError struct {
 	Reason Reason
 	// Position is the live position for NotPassed, the earliest kept time for NotKept,
-	// in milliseconds since the epoch; 0 for other reasons.
+	// in milliseconds since the epoch; 0 if it leaves nothing of the range, and for other
+	// reasons.
 	Position int64
 	// Backfill is the id of the open backfill; set for BackfillOpen.
 	Backfill string

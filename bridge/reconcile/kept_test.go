@@ -83,7 +83,11 @@ func TestExpired(t *testing.T) {
 		if err := w.refused(reconcile.Repair, reconcile.NotKept); err.Position != second(6) || len(w.repair.published) > 0 {
 			t.Errorf("%+v, published %v", err, w.repair.published)
 		}
-		w.cfg.From = second(6)
+		to := w.cfg.To
+		if w.cfg.To = second(6); w.refused(reconcile.Repair, reconcile.NotKept).Position != 0 {
+			t.Error("a position for a range that is deleted")
+		}
+		w.cfg.From, w.cfg.To = second(6), to
 		if r := w.must(reconcile.Repair); r.Repair.Events != 1 || r.Deleted != 0 {
 			t.Errorf("%+v", r.Repair)
 		}

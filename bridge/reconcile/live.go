@@ -67,7 +67,9 @@ func (c *comparison) repairable(ctx context.Context) error {
 	case c.To > live.Settled():
 		e := reject(NotPassed, "the range ends after the live position %s: "+
 			"the stream may still publish missing events", instant(live.Settled()))
-		e.Position = live.Settled()
+		if c.From < live.Settled() {
+			e.Position = live.Settled()
+		}
 		return e
 	case originText(live.Origin) != originText(c.Origin):
 		return reject(OtherOrigin, "the stream exports %s, these settings request %s",
@@ -89,7 +91,9 @@ func (c *comparison) repairable(ctx context.Context) error {
 	if c.From < from {
 		e := reject(NotKept, "the topic keeps events from %s on: "+
 			"retention has deleted older ones, and would delete them again", instant(from))
-		e.Position = from
+		if from < c.To {
+			e.Position = from
+		}
 		return e
 	}
 	return c.overlapsBackfill(ctx)

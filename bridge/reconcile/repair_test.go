@@ -108,6 +108,14 @@ func TestRepairRefused(t *testing.T) {
 			})
 		}
 	}
+	t.Run("nothing is passed yet", func(t *testing.T) {
+		inOwnWorld(t, items(10), nil, func(t *testing.T, w *world) {
+			w.cfg.From, w.cfg.To = second(5000), second(5001)
+			if err := w.refused(reconcile.Repair, reconcile.NotPassed); err.Position != 0 {
+				t.Errorf("%+v", err)
+			}
+		})
+	})
 	t.Run("neighbours", func(t *testing.T) {
 		inOwnWorld(t, items(10), nil, func(t *testing.T, w *world) {
 			w.cfg.To = second(5000)

@@ -205,6 +205,9 @@ var verifyHints = map[reconcile.Reason]string{
 	reconcile.NeverRan: "exportbridge run",
 	reconcile.PositionUnknown: "repeat the command in a minute, while exportbridge run runs; " +
 		"exportbridge status shows the position",
+	reconcile.NotPassed: "repeat the command when the stream has passed the range; " +
+		"exportbridge status shows its position",
+	reconcile.NotKept:      "choose a later range: nothing of this one is left",
 	reconcile.OtherOrigin:  "set EXPORT_RESOURCE, EXPORT_EVENTS and EXPORT_ITEM_ID as for the bridge",
 	reconcile.OtherSource:  bridge.SameRequestHint,
 	reconcile.StreamPaused: "run exportbridge resume, then repeat the command",
@@ -231,15 +234,19 @@ func verifyError(err error) error {
 	e := &cli.Error{Code: cli.ExitFailed, Err: err, Hint: verifyHints[refused.Reason]}
 	switch refused.Reason {
 	case reconcile.NeverRan, reconcile.PositionUnknown, reconcile.OtherOrigin, reconcile.OtherSource,
-		reconcile.OtherRoutes:
+		reconcile.OtherRoutes, reconcile.NotPassed, reconcile.NotKept:
 		e.Code = cli.ExitUsage
-	case reconcile.NotPassed:
-		e.Code, e.Hint = cli.ExitUsage, "--to "+instantText(refused.Position)
-	case reconcile.NotKept:
-		e.Code, e.Hint = cli.ExitUsage, "--from "+instantText(refused.Position+999) // in whole seconds
 	case reconcile.BackfillOpen:
 		e.Hint = fmt.Sprintf("exportbridge backfill --resume %s --execute, "+
 			"or exportbridge backfill cancel %[1]s --execute", refused.Backfill)
+	}
+	if refused.Position > 0 { // a part of the range can be compared
+		switch refused.Reason {
+		case reconcile.NotPassed:
+			e.Hint = "--to " + instantText(refused.Position)
+		case reconcile.NotKept:
+			e.Hint = "--from " + instantText(refused.Position+999) // in whole seconds
+		}
 	}
 	return e
 }

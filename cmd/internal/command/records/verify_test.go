@@ -19,20 +19,26 @@ func TestVerifyErrors(t *testing.T) {
 	t.Parallel()
 	for why, code := range map[reconcile.Reason]int{
 		reconcile.NeverRan: cli.ExitUsage, reconcile.PositionUnknown: cli.ExitUsage, reconcile.NotPassed: cli.ExitUsage,
-		reconcile.OtherOrigin:  cli.ExitUsage,
+		reconcile.OtherOrigin: cli.ExitUsage, reconcile.NotKept: cli.ExitUsage,
 		reconcile.BackfillOpen: cli.ExitFailed, reconcile.StreamPaused: cli.ExitFailed,
 		reconcile.NotRunning: cli.ExitFailed, reconcile.NotAtEnd: cli.ExitFailed,
 		reconcile.Moved: cli.ExitFailed, reconcile.TopicMade: cli.ExitFailed, reconcile.UnknownMark: cli.ExitFailed,
 		reconcile.CursorCycle: cli.ExitFailed, reconcile.OtherRules: cli.ExitFailed,
 	} {
 		refused := &reconcile.RejectedError{Reason: why, Backfill: "k3xq7a"}
-		if why == reconcile.NotPassed {
-			refused.Position = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC).UnixMilli()
-		}
 		exit, ok := errors.AsType[*cli.Error](verifyError(refused))
 		if !ok || exit.Code != code || exit.Hint == "" || strings.Contains(exit.Hint, "1970-") ||
 			strings.Contains(exit.Hint, "%") {
 			t.Errorf("%s: %+v, want code %d and a hint", why, exit, code)
+		}
+	}
+	noon := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC).UnixMilli()
+	for why, hint := range map[reconcile.Reason]string{
+		reconcile.NotPassed: "--to 2026-11-01T12:00:00Z", reconcile.NotKept: "--from 2026-11-01T12:00:00Z",
+	} {
+		if exit, ok := errors.AsType[*cli.Error](verifyError(&reconcile.RejectedError{Reason: why, Position: noon})); !ok ||
+			exit.Hint != hint {
+			t.Errorf("%s: %+v, want the hint %q", why, exit, hint)
 		}
 	}
 	if exit, ok := errors.AsType[*cli.Error](verifyError(bridge.ErrFenced)); !ok || exit.Code != cli.ExitNotOwner {
