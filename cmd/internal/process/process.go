@@ -269,6 +269,9 @@ type toldStatus struct {
 
 // dueStatuses returns the statuses to write now, and notes them in told.
 func dueStatuses(told map[string]toldStatus, now time.Time, all []bridge.Status) []bridge.Status {
+	if len(told) > len(all) { // it has streams that a reload removed
+		clear(told)
+	}
 	return slices.DeleteFunc(all, func(s bridge.Status) bool {
 		if s.State == bridge.StateStandby { // the owner writes the status
 			delete(told, s.Stream)

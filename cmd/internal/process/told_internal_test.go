@@ -35,4 +35,9 @@ func TestDueStatuses(t *testing.T) {
 			t.Errorf("tick %d writes %q, want %q", tick, names, want)
 		}
 	}
+	for range 2 {
+		if dueStatuses(told, start, []bridge.Status{{Stream: "left"}}); len(told) != 1 {
+			t.Errorf("%d statuses are known of one stream", len(told))
+		}
+	}
 }
