@@ -108,7 +108,7 @@ test-compose: ## start the compose project in containers, kill each
 	TEST_COMPOSE=1 cmd/exportbridge/deploy/compose/test/engine $(GO) test $(UNVETTED) -count=1 -v -timeout 40m -run '^TestComposeUp$$' ./cmd/internal/e2e
 
 browser: ## test the operations page in Chromium; SCREENSHOTS=dir
-	$(if $(SCREENSHOTS),SCREENSHOTS=$(abspath $(SCREENSHOTS))) $(GO) test $(UNVETTED) $(TESTFLAGS) -tags browser -timeout 20m ./bridge/ops/ui
+	$(if $(SCREENSHOTS),SCREENSHOTS=$(abspath $(SCREENSHOTS))) $(GO) test $(UNVETTED) $(TESTFLAGS) -tags browser -timeout 60m ./bridge/ops/ui
 
 model: ## check the models of the protocols, and each broken rule, with spin
 	MODEL=1 $(GO) test $(UNVETTED) -count=1 -v -timeout 10m -run TestModel ./bridge/engine ./bridge/windows ./bridge/backfill ./bridge/reconcile ./bridge/deadletter
