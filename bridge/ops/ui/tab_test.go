@@ -28,7 +28,7 @@ var chromium context.Context
 func TestMain(m *testing.M) {
 	// Chromium has no sandbox for root, and containers run tests as root.
 	allocator, stop := chromedp.NewExecAllocator(context.Background(),
-		append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox,
+		append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.WSURLReadTimeout(patience),
 			chromedp.Flag("host-resolver-rules", "MAP *.example.com 127.0.0.1"))...)
 	browser, closeBrowser := chromedp.NewContext(allocator)
 	if err := chromedp.Do(browser); err != nil {
