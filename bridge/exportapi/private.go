@@ -63,18 +63,25 @@ func newPrivate(cfg *Config) *private {
 	return h
 }
 
-// rules compiles the rules for private data.
-func (c *Config) rules() (*redact.Rules, error) {
+// redaction returns the settings of the rules for private data, with the default of the subject.
+func (c *Config) redaction() redact.Config {
 	own := c.Private
 	own.Subject = cmp.Or(own.Subject, c.keyPointer())
+	return own
+}
+
+// rules compiles the rules for private data.
+func (c *Config) rules() (*redact.Rules, error) {
+	own := c.redaction()
 	return own.Compile()
 }
 
 // privatePointers returns the pointers to what the rules look for.
 func (c *Config) privatePointers() []string {
-	at := c.Private.Pointers()
-	if c.Private.Encrypts() {
-		at = append(at, cmp.Or(c.Private.Subject, c.keyPointer()))
+	own := c.redaction()
+	at := own.Pointers()
+	if own.Encrypts() {
+		at = append(at, own.Subject)
 	}
 	return at
 }
