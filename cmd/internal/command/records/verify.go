@@ -234,19 +234,21 @@ func verifyError(err error) error {
 	e := &cli.Error{Code: cli.ExitFailed, Err: err, Hint: verifyHints[refused.Reason]}
 	switch refused.Reason {
 	case reconcile.NeverRan, reconcile.PositionUnknown, reconcile.OtherOrigin, reconcile.OtherSource,
-		reconcile.OtherRoutes, reconcile.NotPassed, reconcile.NotKept:
+		reconcile.OtherRoutes:
 		e.Code = cli.ExitUsage
+	case reconcile.NotPassed:
+		e.Code = cli.ExitUsage
+		if refused.Position > 0 {
+			e.Hint = "--to " + instantText(refused.Position)
+		}
+	case reconcile.NotKept:
+		e.Code = cli.ExitUsage
+		if refused.Position > 0 {
+			e.Hint = "--from " + instantText(refused.Position+999) // in whole seconds
+		}
 	case reconcile.BackfillOpen:
 		e.Hint = fmt.Sprintf("exportbridge backfill --resume %s --execute, "+
 			"or exportbridge backfill cancel %[1]s --execute", refused.Backfill)
-	}
-	if refused.Position > 0 { // a part of the range can be compared
-		switch refused.Reason {
-		case reconcile.NotPassed:
-			e.Hint = "--to " + instantText(refused.Position)
-		case reconcile.NotKept:
-			e.Hint = "--from " + instantText(refused.Position+999) // in whole seconds
-		}
 	}
 	return e
 }
