@@ -42,17 +42,19 @@ func (b *bench) findServers(ctx context.Context) error {
 		return err
 	}
 	b.brokers = len(addrs)
-	b.brokerPIDs = findProcesses(ctx, addrs, brokerPrograms)
-	b.redisPIDs = findProcesses(ctx, []string{b.redis}, redisPrograms)
-	for _, s := range b.servers { // the embedded ones
-		switch s.name {
-		case "Kafka":
-			b.brokerPIDs = []int{s.cmd.Process.Pid}
-		case "Redis":
-			b.redisPIDs = []int{s.cmd.Process.Pid}
+	b.brokerPIDs = b.processesOf(ctx, "Kafka", addrs, brokerPrograms)
+	b.redisPIDs = b.processesOf(ctx, "Redis", []string{b.redis}, redisPrograms)
+	return nil
+}
+
+// processesOf returns the process of an embedded server, or those of the real one at addrs.
+func (b *bench) processesOf(ctx context.Context, name string, addrs, programs []string) []int {
+	for _, s := range b.servers {
+		if s.name == name {
+			return []int{s.cmd.Process.Pid}
 		}
 	}
-	return nil
+	return findProcesses(ctx, addrs, programs)
 }
 
 // findProcesses returns the ids of the processes that listen at all addresses. It returns

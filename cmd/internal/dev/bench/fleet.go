@@ -144,7 +144,8 @@ func fleetTopic(name string, i int) string { return fmt.Sprintf("%s.s%d", name, 
 
 // settings returns the environment of the measured process.
 func (f *fleet) settings(b *bench, name string, api apiServer) []string {
-	env := append(b.settings(cell{}, name, api), "HTTP_ADDR="+anyPort, "HTTP_PPROF="+strconv.FormatBool(f.profile != ""), "LOG_LEVEL=warn")
+	env := append(b.settings(cell{}, name, api), "HTTP_ADDR="+anyPort, "LOG_LEVEL=warn",
+		"HTTP_PPROF="+strconv.FormatBool(f.profile != ""))
 	var names []string
 	for i := range f.streams {
 		prefix := fmt.Sprintf("STREAM_S%d_", i)
@@ -176,21 +177,23 @@ func (f *fleet) phase(ctx context.Context, b *bench, name string, env []string) 
 	if err := pause(ctx, f.rest); err != nil {
 		return figures, err
 	}
-	cpu := func(sign float64) {
-		figures.CPU += sign * cpuOf([]int{member.cmd.Process.Pid}) / f.rest.Seconds()
-		figures.BrokerCPU += sign * cpuOf(b.brokerPIDs) / f.rest.Seconds()
-		figures.RedisCPU += sign * cpuOf(b.redisPIDs) / f.rest.Seconds()
+	used := func() [3]float64 {
+		return [3]float64{cpuOf([]int{member.cmd.Process.Pid}), cpuOf(b.brokerPIDs), cpuOf(b.redisPIDs)}
 	}
-	cpu(-1)
+	before, slept := used(), time.Now()
 	if err := f.sleep(ctx, member, name); err != nil {
 		return figures, err
 	}
-	cpu(1)
+	after, seconds := used(), time.Since(slept).Seconds()
+	for i, cores := range []*float64{&figures.CPU, &figures.BrokerCPU, &figures.RedisCPU} {
+		*cores = (after[i] - before[i]) / seconds
+	}
 	err = figures.measure(ctx, member)
 	return figures, err
 }
 
-// sleep waits while the streams rest. If a profile is asked for, it writes that of the process.
+// sleep waits while the streams rest. With --profile, it waits for whole seconds, and writes the
+// profile of the process.
 func (f *fleet) sleep(ctx context.Context, member *server, name string) (err error) {
 	if f.profile == "" {
 		return pause(ctx, f.rest)
