@@ -61,7 +61,7 @@ func attestationOf(st *config.Stream, s *stream, turns chan struct{}, log *slog.
 		Config: st.Attest, Stream: st.Name, Topic: st.Kafka.Topic, By: st.Engine.Owner,
 		Delay: st.AttestDelay() + spreadOf(st.Name, st.Attest.Period), Confirm: 2*st.Engine.PollIntervalMax + 5*time.Second,
 		Ports: attest.Ports{
-			Owned: func() bool { return s.bridge.Status().Leader }, Live: live,
+			Owned: s.bridge.Leads, Live: live,
 			Compare: w.compare, Marks: w.marks, Last: w.last, Open: w.open,
 			Attested: func(r *attest.Record) {
 				log.Info("period attested", "from", r.From, "to", r.To, "events", r.Listed, "missing", r.Missing,

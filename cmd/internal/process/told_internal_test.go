@@ -15,9 +15,11 @@ func TestDueStatuses(t *testing.T) {
 	told, start := make(map[string]toldStatus), time.Now()
 	polled := bridge.Status{Stream: "polled", State: bridge.StateIdle, Dependencies: map[string]bridge.Dependency{}}
 	for tick, want := range [][]string{
-		{"quiet", "polled", "moving"}, {"polled"}, {"quiet", "moving"}, {"polled"}, {"quiet"}, {"polled", "moving"}, {"quiet"},
+		{"quiet", "polled", "moving"}, {"polled"}, {"quiet", "moving"}, {"polled"}, {"quiet"}, {"polled", "moving"},
+		{"quiet"},
 	} {
-		quiet := bridge.Status{Stream: "quiet", State: bridge.StateIdle, Dependencies: map[string]bridge.Dependency{"redis": {Up: true}}}
+		quiet := bridge.Status{Stream: "quiet", State: bridge.StateIdle,
+			Dependencies: map[string]bridge.Dependency{"redis": {Up: true}}}
 		if tick%2 == 1 {
 			polled.LastPoll = start.Add(time.Duration(tick))
 		}
