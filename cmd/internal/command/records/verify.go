@@ -244,7 +244,7 @@ func verifyError(err error) error {
 	case reconcile.NotKept:
 		e.Code = cli.ExitUsage
 		if refused.Position > 0 {
-			e.Hint = "--from " + instantText(refused.Position+999) // in whole seconds
+			e.Hint = "--from " + instantText(refused.Position)
 		}
 	case reconcile.BackfillOpen:
 		e.Hint = fmt.Sprintf("exportbridge backfill --resume %s --execute, "+
@@ -253,7 +253,8 @@ func verifyError(err error) error {
 	return e
 }
 
-func instantText(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
+// instantText returns a time that --from and --to take, exact to the millisecond.
+func instantText(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano) }
 
 // eventReader reads the stream's records in its topic.
 func eventReader(ctx context.Context, st *config.Stream) (*kafkaclient.TopicReader, error) {

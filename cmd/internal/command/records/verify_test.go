@@ -33,12 +33,19 @@ func TestVerifyErrors(t *testing.T) {
 		}
 	}
 	noon := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC).UnixMilli()
-	for why, hint := range map[reconcile.Reason]string{
-		reconcile.NotPassed: "--to 2026-11-01T12:00:00Z", reconcile.NotKept: "--from 2026-11-01T12:00:00Z",
+	for _, want := range []struct {
+		why  reconcile.Reason
+		at   int64
+		hint string
+	}{
+		{reconcile.NotPassed, noon, "--to 2026-11-01T12:00:00Z"},
+		{reconcile.NotPassed, noon + 250, "--to 2026-11-01T12:00:00.25Z"},
+		{reconcile.NotKept, noon, "--from 2026-11-01T12:00:00Z"},
+		{reconcile.NotKept, noon + 1, "--from 2026-11-01T12:00:00.001Z"},
 	} {
-		if exit, ok := errors.AsType[*cli.Error](verifyError(&reconcile.RejectedError{Reason: why, Position: noon})); !ok ||
-			exit.Hint != hint {
-			t.Errorf("%s: %+v, want the hint %q", why, exit, hint)
+		refused := &reconcile.RejectedError{Reason: want.why, Position: want.at}
+		if exit, ok := errors.AsType[*cli.Error](verifyError(refused)); !ok || exit.Hint != want.hint {
+			t.Errorf("%s at %d: %+v, want the hint %q", want.why, want.at, exit, want.hint)
 		}
 	}
 	if exit, ok := errors.AsType[*cli.Error](verifyError(bridge.ErrFenced)); !ok || exit.Code != cli.ExitNotOwner {
