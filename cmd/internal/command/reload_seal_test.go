@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,6 +25,7 @@ import (
 // its key, and the other stream does not restart.
 func TestReloadSealed(t *testing.T) {
 	t.Parallel()
+	const held = "X-Held"
 	dir := t.TempDir()
 	masters, hashes := filepath.Join(dir, "masters"), filepath.Join(dir, "hashes")
 	line := func(id string, b byte) string {
@@ -32,16 +34,33 @@ func TestReloadSealed(t *testing.T) {
 	must.Do(t, os.WriteFile(masters, []byte(line("m1", 1)), 0o600))
 	must.Do(t, os.WriteFile(hashes, []byte(line("k1", 3)), 0o600))
 	describe := func(pointers string) string {
-		return fmt.Sprintf("settings: {EXPORT_PAGE_SIZE: 10}\nstreams:\n  steady:\n  sealed:\n"+
-			"    EVENT_HASH: /context/tabId\n    EVENT_ENCRYPT: %q\n    EVENT_ENCRYPT_KEY_FILE: %s\n    EVENT_HASH_KEY_FILE: %s\n", pointers, masters, hashes)
+		return fmt.Sprintf("settings: {EXPORT_PAGE_SIZE: 10}\nstreams:\n  steady:\n  sealed:\n    EXPORT_HEADERS: %q\n"+
+			"    EVENT_HASH: /context/tabId\n    EVENT_ENCRYPT: %q\n    EVENT_ENCRYPT_KEY_FILE: %s\n    EVENT_HASH_KEY_FILE: %s\n",
+			held+": yes", pointers, masters, hashes)
 	}
-	r := startReloading(t, 4000, describe("/sessionId"))
+	// Each run of the sealed stream has pages of its own, however slow the machine is.
+	pages := make(chan struct{}, 400)
+	allow := func(n int) {
+		for range n {
+			pages <- struct{}{}
+		}
+	}
+	r := startReloading(t, 4000, describe("/sessionId"), func(req *http.Request) {
+		if req.Header.Get(held) != "" {
+			select {
+			case <-pages:
+			case <-req.Context().Done():
+			}
+		}
+	})
 	next := func(pointers string, runs int) {
 		r.reload(describe(pointers), "settings reloaded")
 		r.await("the stream to restart", func() bool { return r.metric(acquired("sealed")) == runs })
 		had := r.metric(published("sealed"))
+		allow(100)
 		r.await("events of the new run", func() bool { return r.metric(published("sealed")) > had })
 	}
+	allow(10)
 	r.await("events", func() bool { return r.metric(published("sealed")) > 0 })
 	both := line("m1", 1) + line("m2", 2)
 	must.Do(t, os.WriteFile(masters, []byte(both), 0o600))
@@ -56,6 +75,7 @@ func TestReloadSealed(t *testing.T) {
 	must.Get(keyring.Forget(t.Context(), cfg, first.UserID, true))(t)
 	next("/sessionId,/context/metadata", 3)
 	next("", 4)
+	close(pages)
 	if n := r.metric(acquired("steady")); n != 1 {
 		t.Errorf("the steady stream has started %d times", n)
 	}

@@ -64,11 +64,12 @@ func (l *lines) count(text string) int {
 }
 
 // startReloading starts a process with the settings in a file. Each of its streams publishes
-// so many events. A stream takes about half a second for a thousand.
-func startReloading(t *testing.T, events int, streams string) *reloading {
+// so many events. A stream takes about half a second for a thousand. onRequest, if not nil,
+// gets each request to the API, and can hold it back.
+func startReloading(t *testing.T, events int, streams string, onRequest func(*http.Request)) *reloading {
 	t.Helper()
 	sim := must.Get(exportsim.New(exportsim.Config{
-		Events: events, Seed: 1, APIKey: secretKey, Latency: 2 * time.Millisecond,
+		Events: events, Seed: 1, APIKey: secretKey, Latency: 2 * time.Millisecond, OnRequest: onRequest,
 	}))(t)
 	t.Cleanup(sim.Close)
 	api := httptest.NewServer(sim)
@@ -245,7 +246,7 @@ func testReload(t *testing.T, ownership string) {
 		}
 		return text
 	}
-	r := startReloading(t, 400*changes, describe(10, "a", "b"))
+	r := startReloading(t, 400*changes, describe(10, "a", "b"), nil)
 	restarts := 0
 	for n := range changes {
 		r.await("the streams to publish", func() bool { return r.metric(published("steady")) > 0 })
@@ -299,7 +300,7 @@ func TestReloadMistake(t *testing.T) {
 	t.Parallel()
 	const good = "settings: {EXPORT_PAGE_SIZE: 10, BRIDGE_OWNERSHIP: group, BRIDGE_FLEET_MEMBERS: 200}\n" +
 		"streams:\n  steady:\n  other:\n"
-	r := startReloading(t, 1000, good)
+	r := startReloading(t, 1000, good, nil)
 	const reload = "config_last_reload_successful"
 	if n := r.metric(reload); n != 1 {
 		t.Errorf("%s is %d at the start", reload, n)
