@@ -350,6 +350,51 @@ func TestCompareOutside(t *testing.T) {
 	})
 }
 
+// byArrival is an export that selects by the time of arrival: e0 happened two hours before.
+type byArrival struct{ source }
+
+func (s byArrival) Decode(p *bridge.Page) error {
+	err := s.source.Decode(p)
+	for i := range p.Events {
+		if string(p.Events[i].ID) == "e0" {
+			p.Events[i].Time = second(-7200)
+		}
+	}
+	return err
+}
+
+// TestCompareEarlierRecords: records with a timestamp long before the range are found, and
+// their events are not published again.
+func TestCompareEarlierRecords(t *testing.T) {
+	t.Parallel()
+	late := item{id: "e0", at: second(1), ingested: second(2)}
+	ahead, open := item{id: "ahead", at: second(9000)}, item{id: "open", at: second(9000)}
+	for name, tc := range map[string]struct {
+		item  item
+		stamp int64
+		of    func(source) reconcile.Source
+	}{
+		"selected by arrival":         {late, second(-7200), func(s source) reconcile.Source { return byArrival{s} }},
+		"a clock two hours ahead":     {ahead, second(1800), func(s source) reconcile.Source { return s }},
+		"neither time is in the item": {open, second(1800), func(s source) reconcile.Source { return timeless{s} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inOwnWorld(t, []item{tc.item}, nil, func(t *testing.T, w *world) {
+				w.live.trail = []bridge.Checkpoint{atEnd(5, second(50_000))}
+				w.cfg.From, w.cfg.To = tc.item.at-1000, tc.item.at+1000
+				w.ports.Source = tc.of(source{w.source})
+				r := fakelog.Record(time.UnixMilli(tc.stamp), tc.item.raw(), "eb-stream", stream, "ce_id", tc.item.id)
+				w.topic.Append(0, r)
+				want(t, "compared", w.must(reconcile.Compare), counts{API: 1, Held: 1})
+				w.must(reconcile.Repair)
+				if len(w.repair.published) > 0 {
+					t.Errorf("published again: %v", w.repair.published)
+				}
+			})
+		})
+	}
+}
+
 // timeless is an export whose events have no time.
 type timeless struct{ source }
 

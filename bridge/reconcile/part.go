@@ -136,6 +136,9 @@ func (c *comparison) compare(ctx context.Context, begin, end int64) (*Report, er
 		return nil, err
 	}
 	missing, err := p.look(ctx)
+	if err == nil && p.earlier(missing) {
+		missing, err = p.look(ctx)
+	}
 	if err == nil && c.Mode == Repair && p.anyOf(missing, func(c copies) bool { return c.awaits }) {
 		c.repair.drained = false // the previous part has proved it for its own events only
 		err = c.awaitEnd(ctx)
@@ -198,6 +201,21 @@ func (p *part) look(ctx context.Context) (map[eventName]int32, error) {
 		err = p.takeDeadLetters(ctx, missing)
 	}
 	return missing, err
+}
+
+// earlier lowers since to the earliest time that the record of a missing event can have, and
+// reports whether that is earlier. An API may select by another time than the event's. Without
+// an ingestion time any time is possible: the event time may have been in the future.
+func (p *part) earlier(missing map[eventName]int32) bool {
+	before := p.since
+	for name := range missing {
+		if c := p.events[name]; c.dated {
+			p.since = min(p.since, max(0, c.at))
+		} else {
+			p.since = 0
+		}
+	}
+	return p.since < before
 }
 
 // anyOf reports whether is is true for one of the missing events.
