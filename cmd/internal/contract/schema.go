@@ -2,9 +2,12 @@ package contract
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -27,6 +30,9 @@ func Compile(text string) (*Schema, error) {
 	case bool, map[string]any:
 	default:
 		return nil, errors.New("a schema is an object, true or false")
+	}
+	if at := extremes(document, nil, nil); len(at) > 0 {
+		return nil, fmt.Errorf("/%s %s", strings.Join(at[0], "/"), extreme)
 	}
 	compiler := jsonschema.NewCompiler()
 	compiler.UseLoader(noFiles{})
@@ -58,11 +64,46 @@ func (s *Schema) Compare(event []byte) []bridge.Difference {
 		return []bridge.Difference{{Text: "is not JSON"}}
 	}
 	c := comparison{root: s.root, value: value}
+	for _, at := range extremes(value, make([]string, 0, 16), nil) {
+		c.add(c.pointer(at), extreme)
+	}
+	if len(c.found) > 0 {
+		return c.found
+	}
 	if broken, ok := errors.AsType[*jsonschema.ValidationError](s.root.Validate(value)); ok {
 		c.addBroken(broken)
 	}
 	c.addUnknown([]*jsonschema.Schema{s.root}, value, "")
 	return c.found
+}
+
+const (
+	// maxExponent and maxDigits bound the numbers that are compared, beyond those of a float64.
+	maxExponent, maxDigits = 400, 1000
+
+	extreme = "is a number out of range"
+)
+
+// extremes appends the locations of the numbers in a value that are out of range. The library
+// would compute for seconds with them, or panic.
+func extremes(value any, at []string, found [][]string) [][]string {
+	switch value := value.(type) {
+	case map[string]any:
+		for name, part := range value {
+			found = extremes(part, append(at, name), found)
+		}
+	case []any:
+		for i, part := range value {
+			found = extremes(part, append(at, strconv.Itoa(i)), found)
+		}
+	case json.Number:
+		digits, exponent, _ := strings.Cut(strings.ToLower(value.String()), "e")
+		n, err := strconv.Atoi(cmp.Or(exponent, "0"))
+		if err != nil || max(n, -n) > maxExponent || len(digits) > maxDigits {
+			return append(found, slices.Clone(at))
+		}
+	}
+	return found
 }
 
 // comparison is the comparison of one event.

@@ -63,6 +63,10 @@ func TestCompare(t *testing.T) {
 		`{"id": "1", "shut": {"z": 1}}`:                   {"/shut/z is not in the schema"},
 		`{"id": "1", "new": {"deep": 1}, "~": 1}`:         {"/new is not in the schema", "/~0 is not in the schema"},
 		`{"id": "1", "pair": [{"n": 1}, {"n": 1}]}`:       {"/pair/*/n is not in the schema"},
+		`{"id": "1", "free": {"n": 1e308, "m": -1e-324}}`: {},
+		`{"id": "1", "free": {"n": 1e1000001}, "lines": [{"n": -1E-999999}]}`: {
+			"/free/n is a number out of range", "/lines/*/n is a number out of range"},
+		`{"id": "1", "byID": {"secret": {"n": 1e+99999999999999999999}}}`: {"/byID/*/n is a number out of range"},
 	} {
 		if diff := gocmp.Diff(want, differences(compiled(t, order), event)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", event, diff)
@@ -83,7 +87,8 @@ func TestCompileRejects(t *testing.T) {
 		`{`: "JSON", `{"type": "strin"}`: "type", `{} {}`: "JSON", `[]`: "object", `3`: "object",
 		`{"$schema": "https://a.example/draft"}`: "https://a.example/draft",
 		`{"$ref": "file:///etc/passwd"}`:         "$defs", `{"$ref": "other.json"}`: "/other.json",
-		`{"$ref": "https://a.example/b"}`: "https://a.example/b",
+		`{"$ref": "https://a.example/b"}`:               "https://a.example/b",
+		`{"properties": {"n": {"minimum": 1e9999999}}}`: "/properties/n/minimum is a number out of range",
 	} {
 		if _, err := Compile(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want an error with %q", text, err, want)
