@@ -6,7 +6,7 @@ VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo un
 TESTFLAGS ?= -count=1 -shuffle=on
 # Shipped binaries use the PGO profile, which takes a minute more to build.
 PLAIN      = -pgo=off
-# make check vets all packages once, not each build of each test.
+# The linter vets all packages once, not each build of each test.
 UNVETTED   = $(PLAIN) -vet=off
 PROFILES   = $(CURDIR)/.profiles
 # The profile of the released program, also used by the benchmark.
@@ -51,8 +51,6 @@ NO_RACE = AuditLists|AlertRules|DatesOfAllDays|EpochRollsOver|.*AgainstOracle|Mu
 
 check: lint ## run all checks that a commit must pass, beside make test
 	$(GO) mod tidy -diff
-	@# the one file that these tags leave out, the linter vets
-	$(GO) vet $(PLAIN) -tags browser,proof ./...
 	$(GO) run $(PLAIN) ./cmd/exportbridge config docs --check cmd/exportbridge/docs/settings.md
 	@# of e2e, those that start the test binary itself: the detector does not see the programs that the others build
 	$(GO) test $(UNVETTED) -race $(TESTFLAGS) -timeout 20m -run '^Test(Scripts|Signals|SimulateStops|DemoOnATerminal)$$' ./cmd/internal/e2e
@@ -84,15 +82,19 @@ down: ## stop the containers and delete their data
 ##@ Deep checks
 
 # What tests on no server is in `make test`: whole packages, and these tests of e2e. So is what
-# an API's form changes: the broker sees none of it.
+# the settings, the API or a door decides: the broker sees none of it.
 NO_SERVERS = Test(Compose|DemoOnATerminal|DocumentLinks|HelpWidth|Image|MakeDemo|OffersAreTaken|ReadmeInstall|Recording|ReloadSignals|Scripts|Signals|SimulateStops|Unit)
-NO_BROKER  = Test(DocumentCommands|E2E(AliveWhileServersAreAway|BackfillNumbered|ExpiredCursor|Forms|Learn|NewestFirst|Recording|VerifyWithoutIDs))$$
+NO_BROKER  = AcceptWithStandby AliveWhileServersAreAway BackfillNumbered DeadLettersOfAWrongResource ExpiredCursor \
+  Forms JobsOverHTTP JobsShareTheRateLimit Learn LogsHoldNoContent NewestFirst Notify ProofOracle Recording Schema \
+  SchemaBadEvents SchemaStops Secrets ShowsOverHTTP Traces TracesWithoutCollector VerifyMany VerifyRefuses \
+  VerifySharedIDs VerifyWithoutIDs WindowForms WindowOfEmptyPages
+EMPTY      =
 
 # The packages that speak with Kafka or Redis, and the other tests that do.
 ON_SERVERS = ./bridge/bridgetest/servers ./bridge/kafkaadmin ./bridge/kafkaclient ./bridge/kafkagroup ./bridge/kafkasink ./bridge/keyring ./cursorstore
 
 test-real: ## run the tests on real Apache Kafka and Redis
-	TEST_REAL=1 $(GO) test $(UNVETTED) $(TESTFLAGS) -timeout 50m -skip '^($(NO_SERVERS)|$(NO_BROKER))' ./cmd/internal/e2e $(ON_SERVERS)
+	TEST_REAL=1 $(GO) test $(UNVETTED) $(TESTFLAGS) -timeout 50m -skip '^($(NO_SERVERS)|Test(Document(Commands|HTTP)|E2E($(subst $(EMPTY) $(EMPTY),|,$(strip $(NO_BROKER)))))$$)' ./cmd/internal/e2e $(ON_SERVERS)
 	TEST_REAL=1 $(GO) test $(UNVETTED) $(TESTFLAGS) -timeout 10m -run '^Test(CheckOnRealRedisWithEviction|SchemaRegisterOnRegistry)$$' ./cmd/internal/command
 
 KAFKA_VERSIONS = 3.9.1 4.0.1 4.1.1 4.2.0 4.3.1 4.3.1/transaction.version=1

@@ -4,7 +4,6 @@ package kafkatest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -39,11 +38,9 @@ func Context(t testing.TB) context.Context {
 }
 
 // Run is a TestMain that returns the exit code. With TEST_REAL it starts one Apache Kafka
-// for all tests. It checks for leaked goroutines after that server and the given ends have
+// for all tests. It checks for leaked goroutines after the given ends and that server have
 // ended.
 func Run(m *testing.M, ends ...func() error) int {
-	servers.Parallel(8)
-	stop := func() error { return nil }
 	if os.Getenv("TEST_REAL") == "1" && os.Getenv(kafkaBrokers) == "" {
 		kafka, err := servers.LaunchKafka(context.Background(), servers.KafkaOptions{})
 		if err != nil {
@@ -51,18 +48,9 @@ func Run(m *testing.M, ends ...func() error) int {
 			return 1
 		}
 		os.Setenv(kafkaBrokers, strings.Join(kafka.Addrs(), ","))
-		stop = kafka.Close
+		ends = append(ends, kafka.Close)
 	}
-	code := m.Run()
-	var errs []error
-	for _, end := range append(ends, stop) {
-		errs = append(errs, end())
-	}
-	if err := errors.Join(append(errs, servers.Leaks())...); err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
+	return servers.Leakless{M: m, AtOnce: 8, Ends: ends}.Run()
 }
 
 // Brokers returns the cluster to test on.

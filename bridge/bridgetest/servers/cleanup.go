@@ -1,6 +1,7 @@
 package servers
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -22,7 +23,8 @@ const leakPatience = 30 * time.Second
 // Leakless is a testing.M that fails if goroutines are left after the tests.
 type Leakless struct {
 	*testing.M
-	AtOnce int // number of tests that run at a time, as for Parallel; 0 is go test's default
+	AtOnce int            // number of tests that run at a time, as for Parallel; 0 is go test's default
+	Ends   []func() error // called after the tests, before it looks for goroutines
 }
 
 // Run runs the tests and returns the exit code.
@@ -31,7 +33,11 @@ func (m Leakless) Run() int {
 		Parallel(m.AtOnce)
 	}
 	code := m.M.Run()
-	if err := Leaks(); err != nil && code == 0 {
+	var errs []error
+	for _, end := range m.Ends {
+		errs = append(errs, end())
+	}
+	if err := errors.Join(append(errs, Leaks())...); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

@@ -81,7 +81,7 @@ var networkFaults = []networkFault{
 
 func TestE2EProofProxy(t *testing.T) {
 	t.Parallel()
-	rounds, seed := int(size(t, "E2E_ROUNDS", 8, 25)), seedOf(t)
+	rounds, seed := int(size(t, "E2E_ROUNDS", 8, 12)), seedOf(t)
 	v, p := proxied(t)
 	s := proofStage(t, v, exportsim.Config{Events: rounds * 1000, Rate: 200, Latency: 5 * time.Millisecond})
 	s.simulate()

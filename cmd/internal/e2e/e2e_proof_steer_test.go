@@ -224,7 +224,7 @@ func (b *backfiller) finish() (copies []int, jobs int) {
 // request was applied twice, or lost without being told.
 func TestE2EProofSteered(t *testing.T) {
 	t.Parallel()
-	kills, seed := int(size(t, "E2E_KILLS", 16, 24)), seedOf(t)
+	kills, seed := int(size(t, "E2E_KILLS", 16, 16)), seedOf(t)
 	const burst = 1000
 	stock := kills * burst / 3
 	s := proofStage(t, startServers(t, owned{quick: true}), exportsim.Config{Events: stock, Rate: 200,

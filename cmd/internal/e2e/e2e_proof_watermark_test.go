@@ -53,7 +53,7 @@ var auditCases = []auditCase{
 // flushed Redis and errors of the API.
 func TestE2EProofWindows(t *testing.T) {
 	t.Parallel()
-	kills, seed := int(size(t, "E2E_KILLS", 8, 16)), seedOf(t)
+	kills, seed := int(size(t, "E2E_KILLS", 8, 8)), seedOf(t)
 	each(t, servers.Real(t), auditCases, func(t *testing.T, c auditCase) {
 		kills := (kills + len(auditCases) - 1) / len(auditCases)
 		s := windowsStage(t, startServers(t, owned{redis: true}), c)

@@ -4,6 +4,7 @@ package e2e_test
 
 import (
 	"context"
+	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -31,8 +32,8 @@ type backends struct {
 }
 
 // owned says which servers a test kills or empties, so that they must be its
-// own. It shares others with the tests that run at the same time. A quick Kafka
-// is the test's own and allows sessions as short as shortSession.
+// own. It shares others with the other tests. A quick Kafka allows sessions as
+// short as shortSession.
 type owned struct{ kafka, redis, quick bool }
 
 func startServers(t *testing.T, own owned) *backends {
@@ -41,20 +42,19 @@ func startServers(t *testing.T, own owned) *backends {
 		return embeddedServers(t)
 	}
 	var k *servers.Kafka
-	if own.kafka || own.quick {
+	switch {
+	case own.kafka:
 		k = servers.StartKafka(t, servers.KafkaOptions{Own: true, Properties: quickSessions})
-	} else {
-		k = sharedKafka.take(t, func(ctx context.Context) (*servers.Kafka, error) {
-			return servers.LaunchKafka(ctx, servers.KafkaOptions{})
-		})
+	case own.quick:
+		k = must.Get(quickKafka())(t)
+	default:
+		k = must.Get(sharedKafka())(t)
 	}
 	var r *servers.Redis
 	if own.redis {
 		r = servers.StartRedis(t, servers.RedisOptions{Own: true})
 	} else {
-		r = sharedRedis.take(t, func(ctx context.Context) (*servers.Redis, error) {
-			return servers.LaunchRedis(ctx, servers.RedisOptions{})
-		})
+		r = must.Get(sharedRedis())(t)
 	}
 	return &backends{
 		brokers: strings.Join(k.Addrs(), ","), redisURL: r.URL(), kafka: k, redis: r,
@@ -92,41 +92,27 @@ func outage(t *testing.T, kill func() error, start func(context.Context) error) 
 	}
 }
 
-// Servers that start slowly, for the tests that run at the same time.
+// Servers that start slowly, for all tests. The first one to take a server launches it.
 var (
-	sharedKafka shared[*servers.Kafka]
-	sharedRedis shared[*servers.Redis]
+	sharedKafka = share(func(ctx context.Context) (*servers.Kafka, error) {
+		return servers.LaunchKafka(ctx, servers.KafkaOptions{})
+	})
+	quickKafka = share(func(ctx context.Context) (*servers.Kafka, error) {
+		return servers.LaunchKafka(ctx, servers.KafkaOptions{Properties: quickSessions})
+	})
+	sharedRedis = share(func(ctx context.Context) (*servers.Redis, error) {
+		return servers.LaunchRedis(ctx, servers.RedisOptions{})
+	})
 )
 
-// shared is a server that runs while some test uses it.
-type shared[S interface{ Close() error }] struct {
-	mu     sync.Mutex // guards all below
-	server S
-	users  int
-}
-
-// take launches the server unless it runs, and keeps it for the length of the
-// test.
-func (s *shared[S]) take(t *testing.T, launch func(context.Context) (S, error)) S {
-	t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.users == 0 {
-		server := must.Get(launch(t.Context()))(t)
-		s.server = server
-	}
-	s.users++
-	t.Cleanup(func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.users--; s.users > 0 {
-			return
+func share[S io.Closer](launch func(context.Context) (S, error)) func() (S, error) {
+	return sync.OnceValues(func() (S, error) {
+		server, err := launch(context.Background())
+		if err == nil {
+			shared.add(server)
 		}
-		if err := s.server.Close(); err != nil {
-			t.Errorf("end the shared server: %v", err)
-		}
+		return server, err
 	})
-	return s.server
 }
 
 // redis returns a client of the stage's Redis for the length of the test.

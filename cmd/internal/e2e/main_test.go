@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"regexp"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,11 +24,34 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(servers.Leakless{M: m, AtOnce: 8}, map[string]func(){
+	testscript.Main(servers.Leakless{M: m, AtOnce: 8, Ends: []func() error{shared.Close}}, map[string]func(){
 		"exportbridge":     command.Program.Execute,
 		"exportbridge-dev": dev.Program.Execute,
 		"deaf":             deaf.Execute,
 	})
+}
+
+// shared are the servers that tests share.
+var shared closers
+
+// closers are closed together. They may be added concurrently.
+type closers struct {
+	mu  sync.Mutex // guards all
+	all []io.Closer
+}
+
+func (c *closers) add(one io.Closer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all = append(c.all, one)
+}
+
+func (c *closers) Close() error {
+	var errs []error
+	for _, each := range c.all {
+		errs = append(errs, each.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // deaf is a program that does not end when it is told to.
