@@ -93,7 +93,7 @@ func (o *ownerLoop) acquire(soft context.Context) (bridge.Ownership, error) {
 			return grant, nil
 		case soft.Err() != nil:
 			return nil, nil //nolint:nilnil // stopped before ownership
-		case errors.Is(err, context.DeadlineExceeded) && errors.Is(err, bridge.ErrNotOwner) && o.e.cfg.bounded():
+		case errors.Is(err, context.DeadlineExceeded) && errors.Is(err, bridge.ErrNotOwner) && o.e.cfg.Limits.Bounded():
 			return nil, o.e.blocked(&bridge.Fault{
 				Class: bridge.Permanent, Code: "owner", Reason: bridge.ReasonOwner,
 				HintCode: bridge.HintOwned,
@@ -111,14 +111,15 @@ func (o *ownerLoop) acquire(soft context.Context) (bridge.Ownership, error) {
 	}
 }
 
-// ask makes one attempt to acquire ownership. It takes at most boundedPatience for a
-// bounded run, and refusedPatience for a refused process.
+// ask makes one attempt to acquire ownership. It takes at most boundedPatience for a run with
+// limits, and refusedPatience for a refused process. The standby of a window waits for as long
+// as the owner follows it.
 func (o *ownerLoop) ask(ctx context.Context) (bridge.Ownership, error) {
 	patience := refusedPatience
-	if o.e.cfg.bounded() {
+	if o.e.cfg.Limits.Bounded() {
 		patience = boundedPatience
 	}
-	if o.e.cfg.bounded() || o.state != bridge.StateStandby {
+	if o.e.cfg.Limits.Bounded() || o.state != bridge.StateStandby {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, patience)
 		defer cancel()

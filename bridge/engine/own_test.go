@@ -330,6 +330,25 @@ func TestBoundedStandby(t *testing.T) {
 	})
 }
 
+// The standby of a stream with an end waits until it can take the stream over.
+func TestWindowStandby(t *testing.T) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.cfg.Origin.End = time.Now().Add(time.Hour).UnixMilli()
+		group := bridgetest.NewGroup(r.t)
+		a := r.spawn(group, "")
+		r.grow(10, 5*time.Second)
+		b := r.spawn(group, "")
+		r.after(5 * time.Minute)
+		b.want(bridge.StateStandby, "", false)
+		a.end()
+		r.grow(10, time.Minute)
+		b.want(bridge.StateIdle, "", true)
+		r.after(time.Hour)
+		must.Do(r.t, b.result())
+		r.wantOnce()
+	})
+}
+
 // A bounded run waits for a coordinator that does not answer: that is not
 // another process.
 func TestBoundedOutage(t *testing.T) {
