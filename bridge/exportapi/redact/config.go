@@ -43,10 +43,10 @@ func (c *Config) Set() bool { return c.hasRules() || c.Keys != "" }
 func (c *Config) hasRules() bool { return len(c.Drop)+len(c.Hash)+len(c.Mask)+len(c.Encrypt) > 0 }
 
 // Pointers returns the JSON pointers of the rules.
-func (c *Config) Pointers() (all []string) {
-	for _, text := range slices.Concat(c.Drop, c.Hash, c.Mask, c.Encrypt) {
-		text = strings.TrimSuffix(text, ":"+maskLast4)
-		all = append(all, text)
+func (c *Config) Pointers() []string {
+	all := slices.Concat(c.Drop, c.Hash, c.Encrypt)
+	for _, text := range c.Mask { // of others, :last4 is a part of the name
+		all = append(all, strings.TrimSuffix(text, ":"+maskLast4))
 	}
 	return all
 }

@@ -103,8 +103,8 @@ func TestApplyHashesAgain(t *testing.T) {
 // TestPointers: a colon belongs to a name, unless it begins how much a mask shows.
 func TestPointers(t *testing.T) {
 	t.Parallel()
-	c := redact.Config{Drop: []string{"/foaf:name/x"}, Mask: []string{"/a:b/c:last4", "/d"}}
-	if got := c.Pointers(); !slices.Equal(got, []string{"/foaf:name/x", "/a:b/c", "/d"}) {
+	c := redact.Config{Drop: []string{"/foaf:name/x", "/e:last4"}, Mask: []string{"/a:b/c:last4", "/d"}}
+	if got := c.Pointers(); !slices.Equal(got, []string{"/foaf:name/x", "/e:last4", "/a:b/c", "/d"}) {
 		t.Errorf("%q", got)
 	}
 }
@@ -165,6 +165,9 @@ func TestCompile(t *testing.T) {
 		"overlaps with /a/*/b of EVENT_HASH":   rules(redact.Config{Hash: []string{"/a/*/b"}, Mask: []string{"/a"}}),
 		"for an array, or for an object":       rules(redact.Config{Drop: []string{"/a/*/b"}, Hash: []string{"/a/b/c"}}),
 		"EVENT_MASK \"/a:last5\": only :last4": rules(redact.Config{Mask: []string{"/a:last5"}}),
+		`EVENT_DROP "/a:last4": only EVENT_M`:  rules(redact.Config{Drop: []string{"/a:last4"}}),
+		`EVENT_HASH "/a:last4": only EVENT_M`:  rules(redact.Config{Hash: []string{"/a:last4"}}),
+		`EVENT_ENCRYPT "/a:last4": only EVENT`: rules(redact.Config{Encrypt: []string{"/a:last4"}}),
 	} {
 		if _, err := c.Compile(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

@@ -67,12 +67,13 @@ const anyElement = "*"
 // order would matter.
 func (r *Rules) add(text, variable string, do action) error {
 	keep := 0
-	if do == masked {
-		if pointer, ok := strings.CutSuffix(text, ":"+maskLast4); ok {
-			text, keep = pointer, 4
-		} else if strings.Contains(text, ":") {
-			return errors.New("only :last4 can follow a pointer")
-		}
+	switch pointer, last4 := strings.CutSuffix(text, ":"+maskLast4); {
+	case last4 && do != masked: // it would be a part of the name, and select nothing
+		return errors.New("only EVENT_MASK takes :last4; leave it out")
+	case last4:
+		text, keep = pointer, 4
+	case do == masked && strings.Contains(text, ":"):
+		return errors.New("only :last4 can follow a pointer")
 	}
 	names, err := jsonpointer.Parse(text)
 	switch {
