@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"exportbridge/bridge"
@@ -24,7 +25,7 @@ type Config struct {
 	Hash    []string      `env:"EVENT_HASH" stream:"yes" desc:"JSON pointers to values that records have as their HMAC-SHA256 in base64url, with the last key of EVENT_HASH_KEY: equal values stay equal" example:"/userId"`
 	Mask    []string      `env:"EVENT_MASK" stream:"yes" desc:"JSON pointers to values that records have with asterisks; :last4 keeps the last 4 characters, at most half" example:"/payload/card:last4"`
 	Encrypt []string      `env:"EVENT_ENCRYPT" stream:"yes" desc:"JSON pointers to values that records have encrypted, with a data key per subject, which exportbridge forget deletes" example:"/payload/email,/context"`
-	Subject string        `env:"EVENT_SUBJECT" stream:"yes" desc:"JSON pointer to the subject of an item as the API sends it: the person whose data it has; empty for KAFKA_KEY" example:"/userId"`
+	Subject string        `env:"EVENT_SUBJECT" stream:"yes" desc:"JSON pointer to the subject of an item as the API sends it: the person whose data it has, without an index of an array; empty for KAFKA_KEY" example:"/userId"`
 	Master  bridge.Secret `env:"EVENT_ENCRYPT_KEY" secret:"yes" stream:"yes" desc:"master keys, one a line: an id, a space, and 32 random bytes in base64; required with EVENT_ENCRYPT; the first one names subjects and must stay, the last one wraps new data keys: to rotate, append a line"`
 	Keys    bridge.Secret `env:"EVENT_HASH_KEY" secret:"yes" stream:"yes" desc:"keys, one a line: an id, a space, and at least 32 random bytes in base64; required with EVENT_DROP, EVENT_HASH, EVENT_MASK or EVENT_ENCRYPT; the first one makes identities and must stay, the last one hashes: to rotate, append a line"`
 }
@@ -123,6 +124,13 @@ func (c *Config) label(k seal.Line) string {
 	return hex.EncodeToString(mac(k.Secret, "exportbridge rules\x00"+text)[:8]) + "/" + k.ID + ending
 }
 
+// isIndex reports whether a name of a pointer can be an index of an array. The subject is looked
+// for by names: elements are not counted.
+func isIndex(name string) bool {
+	_, err := strconv.ParseUint(name, 10, 32)
+	return err == nil
+}
+
 // checkEncryption adds the problems of the settings of encryption.
 func (r *Rules) checkEncryption(c *Config, p *bridge.Problems) {
 	_, err := seal.ParseMaster(c.Master.Reveal())
@@ -134,6 +142,8 @@ func (r *Rules) checkEncryption(c *Config, p *bridge.Problems) {
 	names, err := jsonpointer.Parse(c.Subject)
 	p.Check(err == nil && len(names) > 0 && !slices.Contains(names, anyElement), "EVENT_SUBJECT",
 		"%q is no JSON pointer to one value, and KAFKA_KEY names none, for example /userId", c.Subject)
+	p.Check(!slices.ContainsFunc(names, isIndex), "EVENT_SUBJECT", "%q, by default KAFKA_KEY, has an index of an array; "+
+		"set EVENT_SUBJECT to a pointer without one, for example /userId", c.Subject)
 	at := new(node)
 	r.subject = at
 	for _, name := range names {

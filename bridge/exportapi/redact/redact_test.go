@@ -62,6 +62,7 @@ func TestApply(t *testing.T) {
 		"outer":         {drop("/a", "/c"), `{"a":1,"b":2,"c":3}`, `{"b":2}`},
 		"inner":         {drop("/a/b"), `{"x":0,"a":{"b":{"c":[1,{}]},"d":1.50},"y":"\u0041"}`, `{"x":0,"a":{"d":1.50},"y":"\u0041"}`},
 		"in both":       {drop("/a", "/b/c"), `{"a":1,"b":{"c":1,"d":2}}`, `{"b":{"d":2}}`},
+		"digits":        {drop("/1/a", "/b/1"), `{"1":{"a":1},"b":{"1":1}}`, `{"1":{},"b":{}}`},
 		"absent":        {drop("/a/b", "/c"), `{"d": 1}`, `{"d": 1}`},
 		"null":          {drop("/a/b"), `{"a":null}`, `{"a":null}`},
 		"empty":         {drop("/a/b", "/c/d", "/e/*/f"), `{"a":"","c":[ ],"e":{}}`, `{"a":"","c":[ ],"e":{}}`},
@@ -386,6 +387,7 @@ func TestEncryptSettings(t *testing.T) {
 		"EVENT_SUBJECT":                          {Encrypt: []string{"/a"}, Master: bridge.Secret(first), Keys: bridge.Secret(first)},
 		"overlaps with /a of EVENT_DROP":         {Encrypt: []string{"/a/b"}, Drop: []string{"/a"}, Subject: "/u"},
 		`"/*/u" is no JSON pointer to one value`: {Encrypt: []string{"/a"}, Subject: "/*/u"},
+		"set EVENT_SUBJECT to a pointer without": {Encrypt: []string{"/a"}, Subject: "/u/0/id"},
 	} {
 		if _, err := c.Compile(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: want %s", err, want)
