@@ -107,6 +107,7 @@ func TrimMemory() {
 func (c *Client) Close() {
 	c.http.Leave()
 	c.tokens.Leave()
+	c.turns.Leave()
 	c.decoders.Leave()
 	c.requests.leaks.Leave()
 	if c.private != nil && c.private.keys != nil {

@@ -2,7 +2,10 @@ package exportapi
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // Clients share everything except what their settings make different.
@@ -46,6 +49,30 @@ func TestSharedBySettings(t *testing.T) {
 			t.Errorf("another %s: other connections, decoders, limits: %v, want %v", name, others, want)
 		}
 	}
+}
+
+// A closed client no longer raises the limit of its key.
+func TestClosedLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var shared Shared
+		client := func(limit string) *Client {
+			cfg := DefaultConfig()
+			cfg.URL, cfg.APIKey, cfg.RateLimit, cfg.Shared = "https://a.example/v1", "k3y", limit, &shared
+			return must.Get(New(cfg))(t)
+		}
+		old, a, b := client("10/s"), client("1/s"), client("1/s")
+		old.Close()
+		began := time.Now()
+		for range 10 {
+			_, _ = a.turns.Wait(t.Context()), b.turns.Wait(t.Context())
+		}
+		if took := time.Since(began); took < 19*time.Second {
+			t.Errorf("20 requests took %s, want 19 s", took)
+		}
+		a.Close()
+		b.Close()
+	})
 }
 
 // Clients without a key share a limit only if nothing else tells their tenants apart.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -27,14 +28,14 @@ const (
 //
 // All streams of a key together have the highest of their limits, and each stream has its
 // own limit. Clients beside the streams have half of the common limit together, so that the
-// streams keep the other half.
+// streams keep the other half. A client counts until it leaves.
 type Limits struct {
-	mu    sync.Mutex           // guards byKey
+	mu    sync.Mutex           // guards byKey, and users and streams of each
 	byKey map[string]*keyLimit // by the key, or by what replaces it
 }
 
 // Of returns the turns of a client that shares the limit of a key and has its own limit.
-// beside is set for a client that is not a stream.
+// beside is set for a client that is not a stream. Each client calls Leave once.
 func (l *Limits) Of(key string, own rate.Limit, beside bool) *Turns {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -43,29 +44,45 @@ func (l *Limits) Of(key string, own rate.Limit, beside bool) *Turns {
 		if l.byKey == nil {
 			l.byKey = make(map[string]*keyLimit)
 		}
-		k = &keyLimit{all: rate.NewLimiter(rate.Inf, 1), beside: rate.NewLimiter(rate.Inf, 1)}
+		k = &keyLimit{all: rate.NewLimiter(rate.Inf, 1), beside: rate.NewLimiter(rate.Inf, 1),
+			streams: make(map[rate.Limit]int)}
 		l.byKey[key] = k
 	}
+	k.users++
+	t := &Turns{of: l, key: k, own: own, beside: beside}
 	if beside {
-		return &Turns{key: k, limits: []*rate.Limiter{rate.NewLimiter(own, 1), k.beside, k.all}}
+		t.limits = []*rate.Limiter{rate.NewLimiter(own, 1), k.beside, k.all}
+		return t
 	}
-	k.highest = max(k.highest, own)
-	half := k.highest / 2
-	if k.highest == rate.Inf {
-		half = rate.Inf
-	}
-	k.all.SetLimit(k.highest)
-	k.beside.SetLimit(half)
-	return &Turns{key: k, limits: []*rate.Limiter{rate.NewLimiter(own, 1), k.all}}
+	t.limits = []*rate.Limiter{rate.NewLimiter(own, 1), k.all}
+	k.streams[own]++
+	k.share()
+	return t
 }
 
 // keyLimit is the limit of an API key.
 type keyLimit struct {
 	all, beside *rate.Limiter
-	highest     rate.Limit // highest limit of the streams; guarded by Limits.mu
+	users       int                // guarded by Limits.mu
+	streams     map[rate.Limit]int // how many have each limit; guarded by Limits.mu
 
 	mu   sync.Mutex // guards till
 	till time.Time  // no request may be sent before this time
+}
+
+// share sets the common limits by those of the streams. Without streams they stay: in a reload,
+// old streams may leave before new ones come. The caller holds Limits.mu.
+func (k *keyLimit) share() {
+	if len(k.streams) == 0 {
+		return
+	}
+	highest := slices.Max(slices.Collect(maps.Keys(k.streams)))
+	half := highest / 2
+	if highest == rate.Inf {
+		half = rate.Inf
+	}
+	k.all.SetLimit(highest)
+	k.beside.SetLimit(half)
 }
 
 // held returns the fault of a request that would be too early, or nil. It does not wait, so
@@ -85,8 +102,29 @@ func (k *keyLimit) held() *bridge.Fault {
 
 // Turns delays the requests of one client.
 type Turns struct {
+	of     *Limits
 	key    *keyLimit
+	own    rate.Limit
+	beside bool
 	limits []*rate.Limiter // waited for in this order
+}
+
+// Leave ends the share of the client in the limit. It is the last call.
+func (t *Turns) Leave() {
+	t.of.mu.Lock()
+	defer t.of.mu.Unlock()
+	k := t.key
+	k.users--
+	if !t.beside {
+		if k.streams[t.own]--; k.streams[t.own] == 0 {
+			delete(k.streams, t.own)
+		}
+		k.share()
+	}
+	if k.users == 0 {
+		// A key without clients stays while it is held: the next client has to wait as well.
+		maps.DeleteFunc(t.of.byKey, func(_ string, k *keyLimit) bool { return k.users == 0 && k.held() == nil })
+	}
 }
 
 // Hold makes all clients of the key wait.

@@ -76,6 +76,52 @@ func TestShareOfKey(t *testing.T) {
 	}
 }
 
+// A client that has left no longer counts: a reload that lowers the limits of a key lowers what
+// its clients have together, also if the new ones come before the old ones leave.
+func TestLeft(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var l Limits
+		old, again, job := l.Of("a", 10, false), l.Of("a", 10, false), l.Of("a", rate.Inf, true)
+		a, b := l.Of("a", 1, false), l.Of("a", 1, false)
+		old.Leave()
+		if got := sent(t, again, job); got[0] < 298 || got[1] < 298 {
+			t.Errorf("with a fast stream left, sent %d", got)
+		}
+		again.Leave()
+		if got := sent(t, a, b, job); got[0]+got[1]+got[2] > 62 || got[2] > 32 {
+			t.Errorf("sent %d, more than 60 in a minute, or than 30 for the job", got)
+		}
+		a.Leave()
+		b.Leave()
+		if got := sent(t, job); got[0] > 32 {
+			t.Errorf("between two streams, the job sent %d", got[0])
+		}
+	})
+}
+
+// Nothing is kept of a key without clients, except for the delay that the API requests.
+func TestKeyFreed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var l Limits
+		a, job := l.Of("a", 1, false), l.Of("a", rate.Inf, true)
+		a.Hold(time.Minute)
+		a.Leave()
+		job.Leave()
+		next := l.Of("a", 1, false)
+		if fault := next.Wait(t.Context()); fault == nil {
+			t.Error("the next client is not held")
+		}
+		next.Leave()
+		bridge.Sleep(t.Context(), time.Minute)
+		l.Of("b", rate.Inf, true).Leave()
+		if len(l.byKey) > 0 {
+			t.Errorf("keeps %d keys", len(l.byKey))
+		}
+	})
+}
+
 // Another key has its own limit. A job without streams has none.
 func TestKeysShareNothing(t *testing.T) {
 	t.Parallel()
