@@ -218,9 +218,10 @@ func (s *Settings) Changes(to *Settings) Changes {
 	return c
 }
 
-// ofFleet are the variables of the one membership in a group that all streams share, if they do.
+// ofFleet are the variables of the one membership in a group that all streams share, if they
+// do, and the one that says so.
 func (s *Settings) ofFleet() map[string]bool {
-	shared := make(map[string]bool)
+	shared := map[string]bool{"BRIDGE_OWNERSHIP": true}
 	if len(s.Streams) > 0 && s.Streams[0].Kafka.OwnedBy == kafkagroup.OwnedByGroup {
 		for _, v := range variablesOf(reflect.ValueOf(kafkastream.DefaultConfig())) {
 			shared[v.Name] = !v.stream

@@ -173,6 +173,10 @@ func TestChanges(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("streams with groups of their own (-want +got):\n%s", diff)
 	}
+	got = load("sesame", apart, two).Changes(load("sesame", "", two))
+	if diff := cmp.Diff(Changes{Process: []string{"BRIDGE_OWNERSHIP"}}, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("one membership from now on (-want +got):\n%s", diff)
+	}
 }
 
 func compareGolden(t *testing.T, path, got string) {
