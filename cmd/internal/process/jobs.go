@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
@@ -36,7 +35,12 @@ func (p *Process) watchJobs(ctx context.Context) {
 			return
 		case now := <-tick.C:
 			running := p.streams.list()
-			maps.DeleteFunc(next, func(st *stream, _ time.Time) bool { return !slices.Contains(running, st) })
+			for st := range next {
+				if !slices.Contains(running, st) { // its successor may never own the stream
+					p.metrics.Windows(st.name, nil)
+					delete(next, st)
+				}
+			}
 			for _, st := range running {
 				due, owned := next[st]
 				switch leads := st.bridge.Leads(); {

@@ -139,8 +139,11 @@ func (r *runner) start(st *stream) {
 	})
 }
 
-// release closes a stream that the process no longer has.
+// release closes a stream that the process no longer has, once.
 func (p *Process) release(st *stream) {
+	if st.released.Swap(true) {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), statusInterval)
 	defer cancel()
 	_ = p.redis.PutStatuses(ctx, []bridge.Status{st.bridge.Status()}) // removes the status at once, not when it expires
@@ -152,6 +155,9 @@ func (p *Process) release(st *stream) {
 func (r *runner) end(st *stream) {
 	r.running--
 	st.run.over = true
+	if st.gone.Load() { // possibly since the run has ended
+		r.p.release(st)
+	}
 	r.leaving = slices.DeleteFunc(r.leaving, func(each *stream) bool { return each == st })
 	if st.gone.Load() && r.p.streams.named(st.name) == nil {
 		r.p.metrics.RemoveStream(st.name)

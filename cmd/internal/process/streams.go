@@ -36,8 +36,8 @@ type stream struct {
 	// outdated is the warning that the last reload of the settings failed; nil if it did
 	// not.
 	outdated *atomic.Pointer[bridge.Warning]
-	// gone is true once the stream was removed or replaced.
-	gone atomic.Bool
+	// gone is true once the stream was removed or replaced, released once it was closed then.
+	gone, released atomic.Bool
 
 	run run // owned by runner
 }
