@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"exportbridge/bridge"
 )
 
 const (
@@ -175,34 +177,45 @@ func (h *Host) Start(ctx context.Context, plan *Plan) error {
 // Resume resumes a job that no process runs, for the operator by, like Start. Without
 // execute, Resume only checks whether the job can be resumed. A job that was planned for
 // more than HostedWindows windows at a time keeps its plan.
-func (h *Host) Resume(ctx context.Context, id, by string, execute bool) (job Job, err error) {
+func (h *Host) Resume(ctx context.Context, id, by string, execute bool) (Job, error) {
 	r := &Resumption{ID: id, hasty: true} // an HTTP request cannot wait for another process
-	for _, p := range h.all() {
-		if job, err = p.Resumable(ctx, r); isUnknown(err) {
-			continue
-		}
-		if err != nil || !execute {
-			return job, err
-		}
-		return job, h.start(ctx, &job, func(ctx context.Context) (*Run, error) {
-			job, err := p.Resume(ctx, r)
-			if err != nil {
-				return nil, err
-			}
-			return p.Run(job, by), nil
-		})
+	p, job, err := h.search(func(p *Planner) (Job, error) { return p.Resumable(ctx, r) })
+	if p == nil || err != nil || !execute {
+		return job, err
 	}
-	return job, err
+	return job, h.start(ctx, &job, func(ctx context.Context) (*Run, error) {
+		job, err := p.Resume(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		return p.Run(job, by), nil
+	})
 }
 
 // Cancel cancels a job of any process, as Jobs.Cancel does.
 func (h *Host) Cancel(ctx context.Context, c Cancellation, execute bool) (job Job, err error) {
+	_, job, err = h.search(func(p *Planner) (Job, error) { return p.Jobs.Cancel(ctx, c, execute) })
+	return job, err
+}
+
+// search asks the streams for a job until one knows it. What keeps a stream from an answer, such
+// as a job that it cannot read, counts only if no other stream knows the job.
+func (h *Host) search(ask func(*Planner) (Job, error)) (*Planner, Job, error) {
+	var err error
 	for _, p := range h.all() {
-		if job, err = p.Jobs.Cancel(ctx, c, execute); !isUnknown(err) {
-			return job, err
+		job, failed := ask(p)
+		_, answered := errors.AsType[*RejectedError](failed)
+		if failed == nil || answered && !isUnknown(failed) {
+			return p, job, failed
+		}
+		if fault, ok := errors.AsType[*bridge.Fault](failed); ok && fault.Class == bridge.Transient {
+			return nil, job, failed // Kafka is away, for all streams
+		}
+		if err == nil || isUnknown(err) && !answered {
+			err = failed
 		}
 	}
-	return job, err
+	return nil, Job{}, err
 }
 
 func isUnknown(err error) bool {

@@ -11,6 +11,8 @@ import (
 	"time"
 	"weak"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
 )
@@ -457,6 +459,37 @@ func TestHostEndsEarly(t *testing.T) {
 		w.log.members = func(string) []bridge.Member { return []bridge.Member{{ClientID: "somebody"}} }
 		if text := trouble(id); text != "" {
 			t.Errorf("a job that another process runs has the trouble of this one: %s", text)
+		}
+	})
+}
+
+// TestHostPassesUnreadable: a job of one stream that this version cannot read does not keep
+// anybody from cancelling and resuming jobs of others, and is named for a job that none has.
+func TestHostPassesUnreadable(t *testing.T) {
+	inOwnWorld(t, 50, func(t *testing.T, w *world) {
+		h, _, _ := w.hosting()
+		id := started(t, h, ask(40))
+		h.SetPlanners(nil) // stops the job
+		passes(time.Second)
+		log := newPlanLog(t, w.topic)
+		log.plans["aaaaaa"] = &kgo.Record{Value: []byte(`{"v":99,"id":"aaaaaa","stream":"other"}`)}
+		beside, _ := w.beside()
+		other, _ := w.beside()
+		other.Jobs = backfill.NewJobs(log, "other")
+		h.SetPlanners([]*backfill.Planner{other, beside})
+		if _, err := h.Resume(t.Context(), id, "me", true); err != nil {
+			t.Errorf("resume: %v", err)
+		}
+		c := backfill.Cancellation{ID: id, By: "me", Why: "wrong month"}
+		if _, err := h.Cancel(t.Context(), c, true); err != nil {
+			t.Errorf("cancel: %v", err)
+		}
+		if _, err := h.Resume(t.Context(), id, "me", true); reasonOf(err) != backfill.WasCancelled {
+			t.Errorf("the cancelled job: %v", err)
+		}
+		c.ID = "zzzzzz"
+		if _, err := h.Cancel(t.Context(), c, true); err == nil || reasonOf(err) == backfill.Unknown {
+			t.Errorf("a job that the other stream may have: %v", err)
 		}
 	})
 }
