@@ -376,6 +376,10 @@ func (g *Group) rival(ctx context.Context, client *kafkaclient.Client) (string, 
 		case unknown != nil:
 			err = unknown
 		case slices.ContainsFunc(found.Members, func(m kmsg.DescribeGroupsResponseGroupMember) bool {
+			return len(m.ProtocolMetadata) == 0
+		}):
+			err = fmt.Errorf("group %s rebalances: the topics of its members are unknown", name)
+		case slices.ContainsFunc(found.Members, func(m kmsg.DescribeGroupsResponseGroupMember) bool {
 			return g.subscribes(m.ProtocolMetadata)
 		}):
 			return "group " + name, nil

@@ -167,3 +167,34 @@ func TestGroupMakesTheCheckpointTopic(t *testing.T) {
 		t.Errorf("%d requests for the topic, want more", n)
 	}
 }
+
+// TestRivalRebalances: a group that rebalances is not named as the rival, since nobody knows whether
+// its members use the checkpoint topic; nor is it taken for gone.
+func TestRivalRebalances(t *testing.T) {
+	t.Parallel()
+	k := kafkatest.Fake(t)
+	p := newProcesses(t, k.ListenAddrs(), staying)
+	elsewhere := *p
+	elsewhere.cfg.Group += "-other"
+	tenure := must.Get(p.open("").Acquire(t.Context()))(t)
+	must.Get(elsewhere.open("").Acquire(t.Context()))(t)
+	if who, err := tenure.Rival(t.Context()); err != nil || who != "group "+elsewhere.cfg.Name() {
+		t.Errorf("the rival is %q, %v", who, err)
+	}
+	k.ControlKey(kmsg.DescribeGroups.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		k.KeepControl()
+		name := r.(*kmsg.DescribeGroupsRequest).Groups[0]
+		if name != elsewhere.cfg.Name() {
+			return nil, nil, false
+		}
+		g := kmsg.NewDescribeGroupsResponseGroup()
+		g.Group, g.State, g.ProtocolType = name, "PreparingRebalance", "consumer"
+		g.Members = []kmsg.DescribeGroupsResponseGroupMember{{MemberID: "m"}}
+		resp := r.ResponseKind().(*kmsg.DescribeGroupsResponse)
+		resp.Groups = append(resp.Groups, g)
+		return resp, nil, true
+	})
+	if who, err := tenure.Rival(t.Context()); err == nil || who != "" {
+		t.Errorf("during a rebalance the rival is %q, %v", who, err)
+	}
+}
