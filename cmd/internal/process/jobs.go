@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -35,12 +36,13 @@ func (p *Process) watchJobs(ctx context.Context) {
 			return
 		case now := <-tick.C:
 			running := p.streams.list()
-			for st := range next {
-				if !slices.Contains(running, st) { // its successor may never own the stream
+			maps.DeleteFunc(next, func(st *stream, _ time.Time) bool {
+				replaced := !slices.Contains(running, st)
+				if replaced { // another process may own the stream from now on
 					p.metrics.Windows(st.name, nil)
-					delete(next, st)
 				}
-			}
+				return replaced
+			})
 			for _, st := range running {
 				due, owned := next[st]
 				switch leads := st.bridge.Leads(); {

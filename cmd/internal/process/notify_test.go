@@ -35,18 +35,7 @@ func TestWatchdogFollowsTheLoop(t *testing.T) {
 			if !hangs {
 				close(observer.release)
 			}
-			source := bridgetest.NewSource(t, bridgetest.Export{})
-			source.Grow(5)
-			b := must.Get(engine.New(engine.Config{
-				Stream: "events", Mode: bridge.AtLeastOnce, Origin: bridge.Origin{Resource: "events"}, PageSize: 10, Owner: "me",
-				PollInterval: time.Second, PollIntervalMax: 15 * time.Second, PrefetchPages: 8, PrefetchBytes: 16 << 20,
-				RetryMax: 30 * time.Second, EmptyPages: 5, OnInvalidCursor: "stop", OnSharedID: "publish", Overlap: time.Hour,
-				OnCheckpointLoss: "kafka",
-				ShutdownTimeout:  25 * time.Second, Log: slog.New(slog.DiscardHandler),
-			}, engine.Ports{
-				Source: source, Sink: bridgetest.NewTopic(t, bridge.AtLeastOnce).Open("events"),
-				Store: bridgetest.NewStore(t, "events"), Observer: observer,
-			}))(t)
+			b := newBridge(t, observer)
 			p := &Process{
 				options: Options{Describe: func(all []bridge.Status, _ time.Time) string { return string(all[0].State) }},
 			}
@@ -83,6 +72,23 @@ func TestWatchdogFollowsTheLoop(t *testing.T) {
 			}
 		})
 	}
+}
+
+// newBridge returns the bridge of a stream of five events.
+func newBridge(t *testing.T, observer bridge.Observer) *engine.Engine {
+	t.Helper()
+	source := bridgetest.NewSource(t, bridgetest.Export{})
+	source.Grow(5)
+	return must.Get(engine.New(engine.Config{
+		Stream: "events", Mode: bridge.AtLeastOnce, Origin: bridge.Origin{Resource: "events"}, PageSize: 10, Owner: "me",
+		PollInterval: time.Second, PollIntervalMax: 15 * time.Second, PrefetchPages: 8, PrefetchBytes: 16 << 20,
+		RetryMax: 30 * time.Second, EmptyPages: 5, OnInvalidCursor: "stop", OnSharedID: "publish", Overlap: time.Hour,
+		OnCheckpointLoss: "kafka",
+		ShutdownTimeout:  25 * time.Second, Log: slog.New(slog.DiscardHandler),
+	}, engine.Ports{
+		Source: source, Sink: bridgetest.NewTopic(t, bridge.AtLeastOnce).Open("events"),
+		Store: bridgetest.NewStore(t, "events"), Observer: observer,
+	}))(t)
 }
 
 func read(t *testing.T, conn net.Conn) string {

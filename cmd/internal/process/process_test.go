@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,8 +16,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/ops"
 	"exportbridge/bridge/ops/metrics"
+	"exportbridge/cmd/internal/config"
 	"exportbridge/cursorstore"
 )
 
@@ -152,6 +155,59 @@ func TestRedisReportsOfRemoved(t *testing.T) {
 	report("a", nil)
 	if !strings.Contains(out.String(), "server recovered") {
 		t.Errorf("said %q", out.String())
+	}
+}
+
+// TestWindowsOfReplaced: a stream that was replaced, and that another process then owns, has
+// no windows of jobs in the metrics.
+func TestWindowsOfReplaced(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &Process{log: slog.New(slog.DiscardHandler)}
+		p.metrics = metrics.New(metrics.Build{}, metrics.DetailAuto, nil, func() []bridge.Status { return nil })
+		old, standby := &stream{name: "events", bridge: newBridge(t, nil)}, &stream{name: "events", bridge: newBridge(t, nil)}
+		old.windows = func(context.Context, time.Duration) (map[string]int, error) {
+			return map[string]int{"interrupted": 2}, nil
+		}
+		p.metrics.AddStream("events")
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = old.bridge.Run(ctx) })
+		running.Go(func() { p.watchJobs(ctx) })
+		for _, st := range []*stream{old, standby} {
+			p.streams.set([]*stream{st})
+			<-time.After(10 * time.Second)
+			n, err := testutil.GatherAndCount(p.metrics, "exportbridge_backfill_windows")
+			if err != nil || (n > 0) != (st == old) {
+				t.Errorf("%d series of windows, want some: %t; %v", n, st == old, err)
+			}
+		}
+		cancel()
+		running.Wait()
+	})
+}
+
+// TestReleaseEnded: a stream whose run ends by itself, while a reload removes it, is released
+// once.
+func TestReleaseEnded(t *testing.T) {
+	t.Parallel()
+	s := must.Get(config.Load(config.Sources{Environ: []string{"EXPORT_API_KEY=x", "EXPORT_RESOURCE=events",
+		"EXPORT_URL=https://api.example.com", "KAFKA_BROKERS=127.0.0.1:1", "REDIS_URL=redis://127.0.0.1:1/0"}},
+		config.UsesAll))(t)
+	var out bytes.Buffer
+	p := &Process{log: slog.New(slog.NewTextHandler(&out, nil)), redis: must.Get(cursorstore.Open(s.Cursor))(t)}
+	defer p.redis.Close()
+	p.metrics = metrics.New(metrics.Build{}, metrics.DetailAuto, nil, func() []bridge.Status { return nil })
+	p.options.Windows = func(*config.Stream) func(context.Context, time.Duration) (map[string]int, error) { return nil }
+	st := must.Get(p.wire(&s.Streams[0]))(t)
+	st.run.started, st.run.stop = true, func() {}
+	r := &runner{p: p, running: 1}
+	r.stop(st, nil) // after the run has looked whether the stream is gone
+	for _, release := range []func(*stream){r.end, p.release} {
+		release(st)
+		if n := strings.Count(out.String(), `msg="stream released"`); n != 1 {
+			t.Errorf("released %d times", n)
+		}
 	}
 }
 

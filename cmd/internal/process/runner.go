@@ -139,27 +139,27 @@ func (r *runner) start(st *stream) {
 	})
 }
 
-// release closes a stream that the process no longer has, once.
+// release closes a stream that the process no longer has. Only the first call does anything.
 func (p *Process) release(st *stream) {
-	if st.released.Swap(true) {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), statusInterval)
-	defer cancel()
-	_ = p.redis.PutStatuses(ctx, []bridge.Status{st.bridge.Status()}) // removes the status at once, not when it expires
-	st.close()
-	p.log.Info("stream released", logStream, st.name)
+	st.released.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), statusInterval)
+		defer cancel()
+		_ = p.redis.PutStatuses(ctx, []bridge.Status{st.bridge.Status()}) // removes the status at once, not when it expires
+		st.close()
+		p.log.Info("stream released", logStream, st.name)
+	})
 }
 
 // end handles a stream whose run has ended.
 func (r *runner) end(st *stream) {
 	r.running--
 	st.run.over = true
-	if st.gone.Load() { // possibly since the run has ended
-		r.p.release(st)
-	}
 	r.leaving = slices.DeleteFunc(r.leaving, func(each *stream) bool { return each == st })
-	if st.gone.Load() && r.p.streams.named(st.name) == nil {
+	if !st.gone.Load() {
+		return
+	}
+	r.p.release(st) // the run may have ended by itself just before a reload
+	if r.p.streams.named(st.name) == nil {
 		r.p.metrics.RemoveStream(st.name)
 	}
 }

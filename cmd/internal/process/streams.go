@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,8 +37,10 @@ type stream struct {
 	// outdated is the warning that the last reload of the settings failed; nil if it did
 	// not.
 	outdated *atomic.Pointer[bridge.Warning]
-	// gone is true once the stream was removed or replaced, released once it was closed then.
-	gone, released atomic.Bool
+	// gone is true once the stream was removed or replaced. Then its run, or the runner,
+	// releases it.
+	gone     atomic.Bool
+	released sync.Once
 
 	run run // owned by runner
 }
