@@ -39,10 +39,12 @@ func newVerifyCommand(a *cli.App) *cobra.Command {
 		Short: "Compare a past range of the export with the topic",
 		Long: `Fetch the events of a past range again and compare them with the committed
 records of the topic: by id, or by content hash if events have no id. The report
-counts missing, extra, dead-lettered, duplicate and late events. Absent events
-from before the topic's earliest records are not missing: retention may have
-deleted them. The range is compared in parts of at most --batch events to bound
-memory. The exit code is 3 if events are missing.
+counts missing, extra, dead-lettered, duplicate and late events. An event counts
+as missing once all records that it can be were read: the whole topic if events
+have no ingestion time. Absent events from before the topic's earliest records
+are not missing: retention may have deleted them. The range is compared in parts
+of at most --batch events to bound memory. The exit code is 3 if events are
+missing.
 
 --repair --execute publishes missing events, with the header eb-origin: repair.
 The events and a record that lists them are committed in one transaction, so a
