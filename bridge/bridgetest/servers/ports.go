@@ -48,13 +48,21 @@ func takePorts() (*portBlock, error) {
 // free reports whether no program listens on any port of the block.
 func (b *portBlock) free() bool {
 	for port := b.next; port < b.end; port++ {
-		l, err := net.Listen("tcp", localAddr(port))
-		if err != nil {
+		if !vacant(port) {
 			return false
 		}
-		l.Close()
 	}
 	return true
+}
+
+// vacant reports whether no program listens on a port. To listen there itself would be no
+// proof: after Close, a process that is just being started can still have the listener.
+func vacant(port int) bool {
+	c, err := net.Dial("tcp", localAddr(port))
+	if err == nil {
+		c.Close()
+	}
+	return err != nil
 }
 
 // take returns the address of the next port.

@@ -8,7 +8,10 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -166,9 +169,20 @@ func TestRealServersAtOnce(t *testing.T) {
 	}
 }
 
-// TestFreeAddress: an address is the test's own, also while nobody listens there.
+// TestFreeAddress: an address is the test's own, also while nobody listens there, and while other
+// tests start processes.
 func TestFreeAddress(t *testing.T) {
 	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	var starting sync.WaitGroup
+	defer starting.Wait()
+	defer stop()
+	absent := filepath.Join(t.TempDir(), "program")
+	starting.Go(func() {
+		for ctx.Err() == nil {
+			_ = exec.CommandContext(ctx, absent).Run() // has the listeners of this process for a moment
+		}
+	})
 	seen := make(map[string]bool)
 	for range 100 {
 		addr := servers.FreeAddress(t)
