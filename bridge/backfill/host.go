@@ -1,6 +1,7 @@
 package backfill
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -201,21 +202,23 @@ func (h *Host) Cancel(ctx context.Context, c Cancellation, execute bool) (job Jo
 // search asks the streams for a job until one knows it. What keeps a stream from an answer, such
 // as a job that it cannot read, counts only if no other stream knows the job.
 func (h *Host) search(ask func(*Planner) (Job, error)) (*Planner, Job, error) {
-	var err error
+	var unknown, unanswered error
 	for _, p := range h.all() {
-		job, failed := ask(p)
-		_, answered := errors.AsType[*RejectedError](failed)
-		if failed == nil || answered && !isUnknown(failed) {
-			return p, job, failed
-		}
-		if fault, ok := errors.AsType[*bridge.Fault](failed); ok && fault.Class == bridge.Transient {
-			return nil, job, failed // Kafka is away, for all streams
-		}
-		if err == nil || isUnknown(err) && !answered {
-			err = failed
+		job, err := ask(p)
+		_, refused := errors.AsType[*RejectedError](err)
+		fault, faulty := errors.AsType[*bridge.Fault](err)
+		switch {
+		case isUnknown(err):
+			unknown = err
+		case err == nil, refused:
+			return p, job, err
+		case faulty && fault.Class == bridge.Transient:
+			return nil, job, err // Kafka is away, for all streams
+		default:
+			unanswered = cmp.Or(unanswered, err)
 		}
 	}
-	return nil, Job{}, err
+	return nil, Job{}, cmp.Or(unanswered, unknown)
 }
 
 func isUnknown(err error) bool {
