@@ -324,14 +324,17 @@ func TestInclusivePages(t *testing.T) {
 	})
 }
 
-// unbounded is an export whose first event has a time before the range.
-type unbounded struct{ source }
+// misdated is an export whose event e0 has another time than the one by which it is listed.
+type misdated struct {
+	source
+	at int64
+}
 
-func (s unbounded) Decode(p *bridge.Page) error {
+func (s misdated) Decode(p *bridge.Page) error {
 	err := s.source.Decode(p)
 	for i := range p.Events {
 		if string(p.Events[i].ID) == "e0" {
-			p.Events[i].Time = second(-500)
+			p.Events[i].Time = s.at
 		}
 	}
 	return err
@@ -341,7 +344,7 @@ func (s unbounded) Decode(p *bridge.Page) error {
 func TestCompareOutside(t *testing.T) {
 	all := items(10)
 	inOwnWorld(t, all, all, func(t *testing.T, w *world) {
-		w.ports.Source = unbounded{source{w.source}}
+		w.ports.Source = misdated{source{w.source}, second(-500)}
 		r := w.must(reconcile.Compare)
 		want(t, "one outside", r, counts{API: 10, Held: 10})
 		if r.Outside != 1 {
@@ -350,31 +353,18 @@ func TestCompareOutside(t *testing.T) {
 	})
 }
 
-// byArrival is an export that selects by the time of arrival: e0 happened two hours before.
-type byArrival struct{ source }
-
-func (s byArrival) Decode(p *bridge.Page) error {
-	err := s.source.Decode(p)
-	for i := range p.Events {
-		if string(p.Events[i].ID) == "e0" {
-			p.Events[i].Time = second(-7200)
-		}
-	}
-	return err
-}
-
 // TestCompareEarlierRecords: records with a timestamp long before the range are found, and
 // their events are not published again.
 func TestCompareEarlierRecords(t *testing.T) {
 	t.Parallel()
-	late := item{id: "e0", at: second(1), ingested: second(2)}
+	late, happened := item{id: "e0", at: second(1), ingested: second(2)}, second(-7200)
 	ahead, open := item{id: "ahead", at: second(9000)}, item{id: "open", at: second(9000)}
 	for name, tc := range map[string]struct {
 		item  item
 		stamp int64
 		of    func(source) reconcile.Source
 	}{
-		"selected by arrival":         {late, second(-7200), func(s source) reconcile.Source { return byArrival{s} }},
+		"selected by arrival":         {late, happened, func(s source) reconcile.Source { return misdated{s, happened} }},
 		"a clock two hours ahead":     {ahead, second(1800), func(s source) reconcile.Source { return s }},
 		"neither time is in the item": {open, second(1800), func(s source) reconcile.Source { return timeless{s} }},
 	} {
