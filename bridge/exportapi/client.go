@@ -185,10 +185,17 @@ func (c *Client) DecodeItem(item []byte) (*bridge.Page, error) {
 // were applied.
 func (c *Client) DecodeRecord(value []byte, id string) (*bridge.Page, error) {
 	page, err := c.decodeItem(value)
-	if err == nil && page.Events[0].ID == nil {
-		page.Events[0].Sums = bridge.SumsOfRecord([]byte(id))
+	if err != nil {
+		return nil, err
 	}
-	return page, err
+	e := &page.Events[0]
+	switch {
+	case e.ID == nil:
+		e.Sums = bridge.SumsOfRecord([]byte(id))
+	case c.private != nil && c.private.id && !bytes.HasPrefix(e.ID, []byte(id)): // a hash of what was no id
+		e.ID = []byte(id)
+	}
+	return page, nil
 }
 
 func (c *Client) decodeItem(item []byte) (*bridge.Page, error) {

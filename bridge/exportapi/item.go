@@ -1,6 +1,8 @@
 package exportapi
 
 import (
+	"slices"
+
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/itemtime"
 	"exportbridge/bridge/exportapi/internal/pick"
@@ -60,6 +62,12 @@ func (r *itemReader) first(slots []pick.Slot, text func(scan.Value) []byte) []by
 		}
 	}
 	return nil
+}
+
+// idSlot returns the slot of the item's id.
+func (r *itemReader) idSlot() pick.Slot {
+	i := slices.IndexFunc(r.ids, func(s pick.Slot) bool { return r.plain(s).ID() != nil })
+	return r.ids[i]
 }
 
 // fill sets the event's fields from the values read.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/pick"
 	"exportbridge/bridge/exportapi/internal/scan"
 	"exportbridge/bridge/exportapi/redact"
 	"exportbridge/bridge/seal"
@@ -169,7 +170,7 @@ func (h *private) hide(p *bridge.Page, with *decoders) error {
 		item := e.Raw
 		e.Raw, sums[i].Replaced = out[from:len(out):len(out)], h.Replaced
 		if h.values && !h.rehash(e, item, out) {
-			d.reread(e)
+			d.reread(e, item)
 		}
 	}
 	p.Extra += d.item.extra + max(0, int64(len(out)+len(p.Body)-h.room(len(p.Body))))
@@ -213,18 +214,31 @@ func (h *private) rehash(e *bridge.Event, item, out []byte) bool {
 	return (!h.key || found(&e.Key)) && (!h.subject || found(&e.Subject))
 }
 
-// reread sets the event's values, apart from its time, by its changed bytes. A hash of what
-// is no id is no id either.
-func (d *pageDecoder) reread(e *bridge.Event) {
-	d.scan.Reset(e.Raw)
+// reread sets the event's values, apart from its time, by its changed bytes. item has its bytes
+// as received: a hash of what is no id is no id either.
+func (d *pageDecoder) reread(e *bridge.Event, item []byte) {
 	defer d.scan.Reset(nil)
-	_, _ = d.item.Read(&d.scan, 0) // valid, as it was
+	id := pick.Slot(-1)
+	if e.ID != nil && len(d.item.ids) > 1 {
+		d.readValid(item)
+		id = d.item.idSlot()
+	}
+	d.readValid(e.Raw)
 	var now bridge.Event
 	d.item.fill(&now)
-	if e.ID != nil {
+	switch {
+	case id >= 0:
+		e.ID = d.item.plain(id).ID()
+	case e.ID != nil:
 		e.ID = now.ID
 	}
 	e.Key, e.Type, e.Subject, e.Route = now.Key, now.Type, now.Subject, now.Route
+}
+
+// readValid reads the values of an item that was read before.
+func (d *pageDecoder) readValid(item []byte) {
+	d.scan.Reset(item)
+	_, _ = d.item.Read(&d.scan, 0)
 }
 
 // checkPrivate reports the rules that do not fit the mapping.

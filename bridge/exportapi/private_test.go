@@ -96,6 +96,28 @@ func TestPrivateValues(t *testing.T) {
 	}
 }
 
+// TestPrivateOtherID: a hash of what is no id takes the place of no id. The record's id is the one
+// that the item has, and a reader of the record finds it again.
+func TestPrivateOtherID(t *testing.T) {
+	t.Parallel()
+	for item, want := range map[string]string{
+		`{"eventId":true,"id":"b","timestamp":1}`:     "b",
+		`{"eventId":"\u0001","id":"b","timestamp":1}`: "b",
+		`{"eventId":true,"timestamp":1}`:              "",
+	} {
+		c := serve(t, answer(`{"items":[`+item+`]}`), withKeys(map[string]string{"EVENT_HASH": "/eventId"}))
+		e := &must.Get(fetchAll(t, c, bridge.Position{}))(t).Events[0]
+		if string(e.ID) != want {
+			t.Errorf("%s: id %q, want %q", item, e.ID, want)
+		}
+		id := string(e.AppendRecordID(nil))
+		again := &must.Get(c.DecodeRecord(e.Raw, id))(t).Events[0]
+		if got := string(again.AppendRecordID(nil)); got != id {
+			t.Errorf("%s: its record has id %q, and %q for a reader", item, id, got)
+		}
+	}
+}
+
 // TestPrivateWithheld: an item with private data that no rule is certain to find has no
 // bytes and no values, but the identity that it had.
 func TestPrivateWithheld(t *testing.T) {
