@@ -27,7 +27,8 @@ type Records interface {
 	// DeadLetters returns the newest dead letters of a stream, newest first, limit
 	// at most.
 	DeadLetters(ctx context.Context, stream string, limit int) ([]deadletter.DeadLetter, error)
-	// Jobs returns the backfills and replays of all streams.
+	// Jobs returns the backfills and replays of all streams. If a job of a stream is of a newer
+	// version, it returns those of the other streams, and an error.
 	Jobs(ctx context.Context) ([]backfill.Listed, error)
 }
 

@@ -103,9 +103,15 @@ func (h *handler) jobs(*http.Request) (string, reader, error) {
 				jobs[i].Trouble = h.Jobs.Trouble(&all[i])
 			}
 		}
-		return struct {
+		shown := struct {
 			Jobs []job `json:"jobs"`
-		}{jobs}, err
+			// Incomplete is why the jobs of a stream are missing; empty if none are.
+			Incomplete string `json:"incomplete,omitempty"`
+		}{Jobs: jobs}
+		if err != nil && len(all) > 0 {
+			shown.Incomplete, err = err.Error(), nil
+		}
+		return shown, err
 	}, nil
 }
 

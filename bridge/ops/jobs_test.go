@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -261,6 +262,22 @@ func TestJobsInTrouble(t *testing.T) {
 		{Job: backfill.Job{ID: "bbbbbb", State: backfill.Done}}}
 	body := s.do(ask{line: "GET /api/v1/jobs"}).Body.String()
 	if !strings.Contains(body, `"trouble":"the API is away from aaaaaa"`) || strings.Contains(body, "from bbbbbb") {
+		t.Error(body)
+	}
+}
+
+// TestJobsIncomplete: the jobs that could be read are listed, and why others are not.
+func TestJobsIncomplete(t *testing.T) {
+	t.Parallel()
+	s, _, _ := jobSite(ops.Config{})
+	s.records.err = errors.New("job b is newer")
+	if r := s.do(ask{line: "GET /api/v1/jobs"}); r.Code != http.StatusInternalServerError {
+		t.Errorf("no jobs: %d %s", r.Code, r.Body)
+	}
+	s, _, _ = jobSite(ops.Config{})
+	s.records.jobs, s.records.err = []backfill.Listed{{Job: backfill.Job{ID: "aaaaaa"}}}, errors.New("job b is newer")
+	body := s.do(ask{line: "GET /api/v1/jobs"}).Body.String()
+	if !strings.Contains(body, `"id":"aaaaaa"`) || !strings.Contains(body, `"incomplete":"job b is newer"`) {
 		t.Error(body)
 	}
 }

@@ -109,6 +109,7 @@ func TestInert(t *testing.T) {
 	f.history[1]["change"] = object{"kind": "reset", "who": attack("who"), "reason": attack("reason")}
 	f.letters = []object{{"partition": 1, "offset": 2, "time": time.Now(), "reason": attack("defect"),
 		"message": attack("message"), "cursor_hash": attack("page"), "index": 0, "bytes": 7}}
+	f.incomplete = attack("incomplete")
 	f.jobs = []object{{"id": attack("job"), "kind": attack("kind"), "stream": attack("of"), "state": attack("state"),
 		"topic": attack("topic"), "from": attack("from"), "to": nil, "windows": 2, "done": 1, "events": 3}}
 	sample := sampled(r.Stream, attack("type"), 0)
@@ -127,7 +128,7 @@ func TestInert(t *testing.T) {
 		"#server-api": {"trouble", "api"},
 		"#members":    {"member", "host"}, "footer": {"guarantee"}, "#history-rows": {"cursor", "reason", "who"},
 		"#letters-rows": {"defect", "message"},
-		"#jobs-rows":    {"job", "kind", "of", "state", "topic"}, "#log": {"logged", "name", "attr"},
+		"#jobs-rows":    {"job", "kind", "of", "state", "topic", "incomplete"}, "#log": {"logged", "name", "attr"},
 		"#samples-rows": {"type", "sample-id", "sample-key_hash", "sample-origin", "sample-value"},
 	} {
 		for _, text := range texts {

@@ -69,6 +69,7 @@ type fakeBridge struct {
 	letters    []object
 	more       bool // older letters
 	jobs       []object
+	incomplete string // why jobs are missing
 	metrics    string
 	first      []message // sent at the beginning of each connection
 	cut        chan struct{}
@@ -93,7 +94,7 @@ func newFakeBridge(t *testing.T, reports ...report) *fakeBridge {
 	mux.HandleFunc("GET /api/v1/session", f.session)
 	mux.HandleFunc("GET /api/v1/events", f.events)
 	mux.HandleFunc("GET /api/v1/jobs", func(w http.ResponseWriter, _ *http.Request) {
-		f.records(w, func() any { return object{"jobs": f.jobs} })
+		f.records(w, func() any { return object{"jobs": f.jobs, "incomplete": f.incomplete} })
 	})
 	mux.HandleFunc("GET /api/v1/streams/{stream}/history", f.listHistory)
 	mux.HandleFunc("GET /api/v1/streams/{stream}/dead-letters", func(w http.ResponseWriter, _ *http.Request) {

@@ -97,8 +97,10 @@ func TestResumeJob(t *testing.T) {
 	f := newFakeBridge(t, running("events"))
 	f.jobs = []object{{"id": "k3xq7a", "kind": "replay", "stream": "events", "state": "interrupted", "windows": 8,
 		"done": 1, "events": 3, "progress": 0.1}}
+	f.incomplete = "a job of stream b is newer"
 	f.answers = []answer{{200, object{"id": "k3xq7a", "kind": "replay", "stream": "events"}}}
 	p := open(t, f, 1280)
+	p.sees("#jobs-rows", "Incomplete: a job of stream b is newer")
 	p.click(`#jobs-rows [data-key="k3xq7a resume"]`)
 	p.write("#hold-reason", "why")
 	p.click("#hold-submit")

@@ -38,9 +38,10 @@ export class Jobs extends Listing {
     return made > 0 ? `, ${duration(Math.ceil((1 - job.progress) * (at - seen[0].at) / made))} left` : ', remaining time unknown';
   }
 
-  list({ jobs }) {
+  list({ jobs, incomplete }) {
     this.running = (jobs ?? []).some((j) => j.state === 'running');
-    this.show((jobs ?? []).map((j) => this.row(j)), (jobs ?? []).length);
+    const rest = incomplete ? [el('tr', null, el('td', { colspan: 5, class: 'trouble' }, `Incomplete: ${incomplete}`))] : [];
+    this.show([...(jobs ?? []).map((j) => this.row(j)), ...rest], (jobs ?? []).length);
   }
 
   row(j) {

@@ -3,7 +3,9 @@ package records
 import (
 	"context"
 	"errors"
+	"time"
 
+	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/kafkaclient"
@@ -39,16 +41,16 @@ func (r *Reader) DeadLetters(ctx context.Context, stream string, limit int) ([]d
 	return all, err
 }
 
-// Jobs returns the jobs of all streams.
-func (r *Reader) Jobs(ctx context.Context) ([]backfill.Listed, error) {
-	var all []backfill.Listed
+// Jobs implements ops.Records. Streams on the same topic share one read of it.
+func (r *Reader) Jobs(ctx context.Context) (all []backfill.Listed, err error) {
+	began := time.Now()
 	for i := range r.all.Streams {
 		st := &r.all.Streams[i]
-		jobs, err := backfill.NewJobs(st.Kafka.Jobs(&r.jobs), st.Name).Overview(ctx, 0)
-		if err != nil {
-			return nil, err
+		jobs, unread := backfill.NewJobs(st.Kafka.Jobs(&r.jobs), st.Name).Overview(ctx, time.Since(began))
+		if unread != nil && !errors.Is(unread, bridge.ErrForeign) {
+			return nil, unread
 		}
-		all = append(all, jobs...)
+		all, err = append(all, jobs...), errors.Join(err, unread)
 	}
-	return all, nil
+	return all, err
 }
