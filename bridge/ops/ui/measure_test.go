@@ -51,17 +51,22 @@ const rules = `(() => {
 	};
 	const over = (top, under) => ({r: top.r * top.a + under.r * (1 - top.a), g: top.g * top.a + under.g * (1 - top.a), b: top.b * top.a + under.b * (1 - top.a), a: 1});
 	const light = ({r, g, b}) => [[r, .2126], [g, .7152], [b, .0722]].reduce((sum, [c, share]) => sum + share * (c / 255 <= .04045 ? c / 255 / 12.92 : ((c / 255 + .055) / 1.055) ** 2.4), 0);
-	const ground = (e) => (e ? over(parse(getComputedStyle(e).backgroundColor), ground(e.parentElement)) : {r: 255, g: 255, b: 255, a: 1});
+	const known = new Map([[null, {back: {r: 255, g: 255, b: 255, a: 1}, opacity: 1}]]); // by element
+	const ground = (e) => {
+		if (!known.has(e)) {
+			const style = getComputedStyle(e);
+			const under = ground(e.parentElement);
+			known.set(e, {style, back: over(parse(style.backgroundColor), under.back), opacity: Number(style.opacity) * under.opacity});
+		}
+		return known.get(e);
+	};
 	const walker = document.createTreeWalker(within, NodeFilter.SHOW_TEXT);
 	let texts = 0;
 	for (let node = walker.nextNode(); node; node = walker.nextNode()) {
 		const e = node.parentElement;
 		if (!node.data.trim() || !seen(e) || e.closest('[disabled], .hidden, .skip, option') || e.querySelector(':disabled')) continue;
 		texts++;
-		let opacity = 1;
-		for (let up = e; up; up = up.parentElement) opacity *= Number(getComputedStyle(up).opacity);
-		const style = getComputedStyle(e);
-		const back = ground(e);
+		const {style, back, opacity} = ground(e);
 		const text = parse(style.color);
 		const [a, b] = [light(over({...text, a: text.a * opacity}, back)), light(back)];
 		const ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
