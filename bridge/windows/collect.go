@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"hash/maphash"
+	"math"
 	"slices"
 	"time"
 	"unsafe"
@@ -25,15 +26,15 @@ type item struct {
 // collector keeps the new items of a window.
 type collector struct {
 	memory *memory
-	floor  int64                       // where the listing begins if nothing earlier is listed, else NoTime
-	to     int64                       // end of the window
-	most   int64                       // maximum of bytes
-	walk   *walk                       // of a list without an end, else nil
-	share  *share                      // of a part of a range, else nil
-	keys   map[bridge.ItemKey]struct{} // of all listed items, nil if they are not needed
-	moving bool                        // pages move: listed is compared with another listing's
-	again  int64                       // items from this time on are listed by other windows too
-	listed digest                      // of the items before again, and of all without an id
+	floor  int64                    // where the listing begins if nothing earlier is listed, else NoTime
+	to     int64                    // end of the window
+	most   int64                    // maximum of bytes
+	walk   *walk                    // of a list without an end, else nil
+	share  *share                   // of a part of a range, else nil
+	keys   map[bridge.ItemKey]int64 // of the listed items, with their times; nil if they are not needed
+	moving bool                     // pages move: listed is compared with another listing's
+	again  int64                    // items from this time on are listed by other windows too
+	listed digest                   // of the items before again, and of all without an id
 	items  []item
 	bytes  int64 // memory cost of the items
 }
@@ -79,7 +80,7 @@ func (c *collector) collect(p *bridge.Page) error {
 			c.listed.add(k)
 		}
 		if c.keys != nil {
-			c.keys[k] = struct{}{}
+			c.keys[k] = e.Time
 		}
 		if c.walk != nil {
 			if leave, err := c.walk.leaves(e, k, c.memory); err != nil {
@@ -155,7 +156,7 @@ func (l *Lister) pages(at bridge.Position, w bridge.Watermark, to int64, items [
 		}
 		for i := range items[:n] {
 			if e := &items[i].event; e.Defect == bridge.DefectNone && e.Time != bridge.NoTime && e.Time < w.At {
-				e.Late = time.Duration(now-e.Time) * time.Millisecond
+				e.Late = time.Duration(min(now-e.Time, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 			}
 		}
 		p := l.page(at, cursor, next, to)

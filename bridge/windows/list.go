@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
+	"sync/atomic"
 	"time"
 
 	"exportbridge/bridge"
@@ -47,7 +47,7 @@ func (l *Lister) complete(ctx context.Context, w window) (*collector, error) {
 		c := &collector{memory: &l.memory, floor: w.floor, to: w.to, most: l.cfg.MaxBytes, moving: l.cfg.Numbered,
 			again: w.again, share: w.share.begin()}
 		if !l.paged {
-			c.keys = make(map[bridge.ItemKey]struct{})
+			c.keys = make(map[bridge.ItemKey]int64)
 		}
 		c.walk = l.walk(w.from, w.to, w.late)
 		err := l.listAll(ctx, c, w.from, w.to)
@@ -88,6 +88,9 @@ func (l *Lister) list(ctx context.Context, c *collector, from, to int64) error {
 	if l.cfg.NoEnd { // without an end, a half would list everything
 		middle = from
 	}
+	if c.keys != nil {
+		c.keys = make(map[bridge.ItemKey]int64)
+	}
 	got, err := l.read(ctx, c, from, to)
 	if err == nil {
 		err = l.joins(c, got)
@@ -112,52 +115,6 @@ func (l *Lister) list(ctx context.Context, c *collector, from, to int64) error {
 	return l.list(ctx, c, middle, to)
 }
 
-// prove proves that a listing is complete, if it has no next page, or a full last page, and
-// more items than any listing that was proven. An API may cut off items without saying so,
-// so prove lists the ranges before and after the items. Without an end only the range after
-// them can be listed.
-func (l *Lister) prove(ctx context.Context, c *collector, got listing, from, to int64) (err error) {
-	if l.cfg.EndExplicit || got.items <= max(1, l.proven) || got.oldest > got.newest || l.paged && got.last < l.largest {
-		return nil
-	}
-	if c.keys == nil {
-		c.keys = make(map[bridge.ItemKey]struct{})
-		if got, err = l.read(ctx, c, from, to); err != nil {
-			return err
-		}
-	}
-	before := len(c.keys)
-	oldest, newest := floor(got.oldest), floor(got.newest)
-	// Each range is listed with the second of the first or the last item, and without
-	// it: a listing that is cut off within that second hides what is beyond.
-	for i, rest := range [][2]int64{{from, oldest + unit}, {from, oldest}, {newest, to}, {newest + 2*unit, to}} {
-		if rest[1] = min(rest[1], to); rest[0] < from || rest[0] >= rest[1] || l.cfg.NoEnd && i < 2 {
-			continue
-		}
-		if _, err := l.read(ctx, c, rest[0], rest[1]); err != nil {
-			return err
-		}
-	}
-	if len(c.keys) == before {
-		l.proven = got.items
-		return nil
-	}
-	again, err := l.read(ctx, c, from, to)
-	switch {
-	case err != nil:
-		return err
-	case l.cfg.NoEnd && again.newest > got.newest: // the listing has grown by new items
-		if again.items > got.items {
-			l.proven = got.items
-		}
-		return nil
-	case again.items > got.items: // new items were shown meanwhile
-		return l.prove(ctx, c, again, from, to)
-	}
-	l.most = got.items
-	return l.full(got.items)
-}
-
 // joins checks that a listing without an end has an item that was known before. Otherwise
 // the API may have cut off the items between, and no smaller range can be requested.
 func (l *Lister) joins(c *collector, got listing) error {
@@ -176,21 +133,15 @@ func (l *Lister) joins(c *collector, got listing) error {
 	return nil
 }
 
-// listing describes the items of one listing of a range.
+// listing counts the items of one listing of a range.
 type listing struct {
-	items          int
-	last           int   // items of the last page that has some
-	oldest, newest int64 // times of items, in milliseconds since the epoch
+	items int
+	last  int // items of the last page that has some
 }
 
 func (l *listing) add(p *bridge.Page) {
 	if l.items += p.Items; p.Items > 0 {
 		l.last = p.Items
-	}
-	for i := range p.Events {
-		if e := &p.Events[i]; e.Defect == bridge.DefectNone && e.Time != bridge.NoTime {
-			l.oldest, l.newest = min(l.oldest, e.Time), max(l.newest, e.Time)
-		}
 	}
 }
 
@@ -207,7 +158,6 @@ const hintPages = "raise EXPORT_PAGE_SIZE, or set how a page names the next one:
 
 // read reads all pages of a range.
 func (l *Lister) read(ctx context.Context, c *collector, from, to int64) (got listing, err error) {
-	got = listing{oldest: math.MaxInt64, newest: math.MinInt64}
 	l.memory.beginListing()
 	at := l.cfg.Range(max(0, from-unit), to)
 	visited := make(map[string]struct{})
@@ -223,7 +173,7 @@ func (l *Lister) read(ctx context.Context, c *collector, from, to int64) (got li
 		if err != nil {
 			return got, err
 		}
-		l.paged = l.paged || numbers.pages > 1 && !numbers.same
+		l.paged = l.paged || numbers.pages > 1 && numbers.apart
 		l.clock.saw(p)
 		got.add(p)
 		if err = l.begins(ctx, p); err == nil {
@@ -235,11 +185,11 @@ func (l *Lister) read(ctx context.Context, c *collector, from, to int64) (got li
 		items, next, tail, unread := p.Items, p.Next, p.Tail(), p.Unread
 		p.Release()
 		l.largest = max(l.largest, items)
-		full := !l.paged && items >= l.cfg.PageSize && !l.cfg.EndExplicit || l.most > 0 && got.items >= l.most
+		full := !l.paged && items >= l.cfg.PageSize && !l.cfg.EndExplicit
 		switch {
 		case err != nil:
 			return got, err
-		case tail && next == "" && full:
+		case tail && next == "" && (full || l.cutsAt(got.items)):
 			return got, l.full(items)
 		case unread.Where != "":
 			return got, unread.Fault()
@@ -271,20 +221,26 @@ const hintFirst = "set EXPORT_CURSOR_FIRST to the number of the first page, usua
 	"and check EXPORT_CURSOR_PARAM"
 
 // begins checks once that the page without a number is the page of the first number:
-// otherwise the next number would leave out a page. If the list moves, both still have some
-// items in common.
+// otherwise the next number would leave out a page.
 func (l *Lister) begins(ctx context.Context, first *bridge.Page) error {
 	if l.begun || !l.cfg.Numbered || l.cfg.First == "" || first.At.Cursor != "" || len(first.Events) == 0 {
 		return nil
 	}
-	has := make(map[bridge.ItemKey]struct{}, len(first.Events))
-	for i := range first.Events {
-		has[first.Events[i].ItemKey()] = struct{}{}
-	}
-	at := first.At
-	at.Cursor = l.cfg.First
-	for range 2 { // the items of the first page may have been deleted
-		p, err := l.request(ctx, at)
+	plain, numbered := first.At, first.At
+	numbered.Cursor = l.cfg.First
+	head, has := first.Events[0].ItemKey(), keysOf(first)
+	for try := range 3 { // items of the first page may have been deleted, or moved to the second one
+		if try > 0 {
+			p, err := l.request(ctx, plain)
+			if err != nil {
+				return err
+			}
+			if has = keysOf(p); len(p.Events) > 0 {
+				head = p.Events[0].ItemKey()
+			}
+			p.Release()
+		}
+		p, err := l.request(ctx, numbered)
 		if cut, rejected := errors.AsType[*cutOff](err); rejected {
 			return blocked(hintFirst,
 				fmt.Sprintf("page %s, which should be the first one: %s", l.cfg.First, cut.why))
@@ -292,10 +248,7 @@ func (l *Lister) begins(ctx context.Context, first *bridge.Page) error {
 		if err != nil {
 			return err
 		}
-		for i := range p.Events {
-			_, same := has[p.Events[i].ItemKey()]
-			l.begun = l.begun || same
-		}
+		l.begun = samePage(p, head, has)
 		if p.Release(); l.begun {
 			return nil
 		}
@@ -305,6 +258,30 @@ func (l *Lister) begins(ctx context.Context, first *bridge.Page) error {
 			l.cfg.First))
 }
 
+// samePage reports whether a page is the one that had the items of has, head first, a moment ago.
+// In a list that moves, the second page has some of them, too: the last ones.
+func samePage(p *bridge.Page, head bridge.ItemKey, has map[bridge.ItemKey]struct{}) bool {
+	common := 0
+	for k := range keysOf(p) {
+		if _, is := has[k]; is {
+			common++
+		}
+		if k == head {
+			return true
+		}
+	}
+	return 2*common > len(has)
+}
+
+// keysOf returns the keys of the items of a page.
+func keysOf(p *bridge.Page) map[bridge.ItemKey]struct{} {
+	keys := make(map[bridge.ItemKey]struct{}, len(p.Events))
+	for i := range p.Events {
+		keys[p.Events[i].ItemKey()] = struct{}{}
+	}
+	return keys
+}
+
 // numberless returns an error if a listing may go on although its last page was repeated,
 // or its next number was rejected. An API that has listed no other page may ignore numbers:
 // a full first page may then hide more items.
@@ -312,7 +289,7 @@ func (l *Lister) numberless(items int) error {
 	switch {
 	case l.cfg.EndExplicit: // the page has said that more items follow
 		return errMoved
-	case !l.paged && items >= l.cfg.PageSize || l.most > 0 && items >= l.most:
+	case !l.paged && items >= l.cfg.PageSize || l.cutsAt(items):
 		return &cutOff{
 			why:  fmt.Sprintf("the second page does not continue after the %d items of the first one, which is full", items),
 			hint: "check EXPORT_CURSOR_PARAM, or raise EXPORT_PAGE_SIZE",
@@ -323,12 +300,14 @@ func (l *Lister) numberless(items int) error {
 
 // numbering finds the end of numbered pages.
 type numbering struct {
-	size  int            // the requested size of a page
-	pages int            // so far
-	most  int            // the most items on a page, in all listings
-	last  bridge.ItemKey // last item of the previous page
-	page  digest         // the items of the previous page
-	same  bool           // this page has the same items as the previous one
+	size  int                         // the requested size of a page
+	pages int                         // so far
+	most  int                         // the most items on a page, in all listings
+	last  bridge.ItemKey              // last item of the previous page
+	page  digest                      // the items of the previous page
+	same  bool                        // this page has the same items as the previous one
+	first map[bridge.ItemKey]struct{} // the items of the first page
+	apart bool                        // this page has no item of the first one
 }
 
 // ended reports whether a page is after the last one: some APIs then repeat the last page,
@@ -341,11 +320,19 @@ func (n *numbering) ended(p *bridge.Page, err error) bool {
 		return rejected && (n.page.items < n.most || n.pages == 1 && n.page.items < n.size)
 	}
 	var page digest
+	if n.pages == 0 {
+		n.first = keysOf(p)
+	}
 	told := len(p.Events) < n.most || len(p.Events) == 1 && n.size > 1
+	n.apart = true
 	for i := range p.Events {
 		e := &p.Events[i]
-		page.add(e.ItemKey())
+		k := e.ItemKey()
+		page.add(k)
 		told = told || e.ID != nil || e.Time != p.Events[0].Time
+		if _, of := n.first[k]; of {
+			n.apart = false
+		}
 	}
 	n.same = n.pages > 0 && page.items > 0 && page == n.page
 	n.page, n.most = page, max(n.most, page.items)
@@ -384,13 +371,14 @@ func (l *Lister) request(ctx context.Context, at bridge.Position) (*bridge.Page,
 	if l.reading.Load() {
 		fetch = pageread.Fetch
 	}
-	p, err := fetch(ctx, l.source, at, l.cfg.Timeout)
+	source := &final{Source: l.source, is: l.cfg.Numbered}
+	p, err := fetch(ctx, source, at, l.cfg.Timeout)
 	if err == nil {
 		l.reading.Store(true)
 	}
 	f, ok := errors.AsType[*bridge.Fault](err)
 	switch {
-	case ok && f.Class == bridge.BadCursor:
+	case ok && (f.Class == bridge.BadCursor || source.rejected.Load()):
 		return nil, &cutOff{
 			why:  fmt.Sprintf("the API rejects the cursor of a listing: %v", err),
 			hint: "check EXPORT_CURSOR_IN, EXPORT_CURSOR_FIELD, EXPORT_CURSOR_PARAM and EXPORT_CURSOR_ALONE",
@@ -399,6 +387,26 @@ func (l *Lister) request(ctx context.Context, at bridge.Position) (*bridge.Page,
 		first := *f
 		first.Hint = "lower EXPORT_MAX_WINDOW if it exceeds the longest range that the API lists; " + f.Hint
 		return nil, &first
+	}
+	return p, err
+}
+
+// final is a Source whose rejected cursors are not tried again if is is set: a number after the last
+// page is the usual end of some lists.
+type final struct {
+	bridge.Source
+	is       bool
+	rejected atomic.Bool // atomic, since an overdue call may set it later
+}
+
+// Fetch implements bridge.Source.
+func (s *final) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
+	p, err := s.Source.Fetch(ctx, at)
+	if f, ok := errors.AsType[*bridge.Fault](err); ok && s.is && f.Class == bridge.BadCursor {
+		own := *f
+		own.Class = bridge.Permanent
+		s.rejected.Store(true)
+		return nil, &own
 	}
 	return p, err
 }
@@ -418,7 +426,8 @@ func (o *observed) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page,
 	case ctx.Err() != nil, err != nil && bridge.FaultOf(err).Unsent:
 		return p, err
 	case err != nil:
-		if saw.Code = bridge.FaultOf(err).Code; o.lister.reading.Load() && o.lister.cfg.Warn != nil {
+		f := bridge.FaultOf(err)
+		if saw.Code = f.Code; o.lister.reading.Load() && o.lister.cfg.Warn != nil && f.Class != bridge.BadCursor {
 			o.lister.cfg.Warn("a listing waits for a page: it is retried after "+saw.Code,
 				"if the API limits requests, set EXPORT_RATE_LIMIT")
 		}

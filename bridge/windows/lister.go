@@ -49,9 +49,10 @@ type Lister struct {
 	older, olderLate, future map[bridge.ItemKey]struct{} // of the last complete listings, see walk
 
 	begun  bool // the number of the first page is right
-	paged  bool // the API has named a next page
+	paged  bool // the API has listed another page
 	proven int  // a listing of so many items without a next page was complete
-	most   int  // the number of items at which the API cuts off a listing, 0 if unknown
+	cuts   bool // the API has cut off a listing
+	most   int  // the number of items at which it did so last, 0 if unknown
 	// largest is the most items that a page has had. latest is the time of the newest
 	// item in listings without an end, 0 before the first one.
 	largest int
@@ -83,7 +84,7 @@ func (l *Lister) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, e
 		return nil, fault(bridge.Permanent, "cursor", bridge.ReasonCursor, "",
 			"the position is no watermark of a list that is followed by windows")
 	case at.Held != l.held: // a new session, or the engine dropped pages
-		l.held, l.memory = at.Held, newMemory(at.Held, l.cfg.ChangedIsNew())
+		l.held, l.memory = at.Held, newMemory(at.Held, &l.cfg)
 		l.pending, l.listed, l.deep, l.gap, l.looked = nil, 0, time.Time{}, false, false
 		l.older, l.olderLate, l.future, l.latest = nil, nil, nil, 0
 	case at.Cursor != l.next:
@@ -129,14 +130,14 @@ func (l *Lister) find(ctx context.Context, at bridge.Position, w bridge.Watermar
 		// The first window may have only its look-back. An event may have appeared there
 		// after the previous session, and a bounded run ends with this listing.
 		limit = max(limit, w.At)
-		to, items, err := l.window(ctx, at.Floor, w.At, limit)
+		to, items, whole, err := l.window(ctx, at.Floor, w.At, limit)
 		if err != nil {
 			return err
 		}
-		l.looked = true
+		l.looked = whole
 		// The limit is too late if a clock was set back since the last response.
 		to = max(w.At, min(to, l.settled()))
-		end := to == limit
+		end := to == limit && whole
 		switch {
 		case len(items) > 0:
 			l.pages(at, w, to, items)
@@ -200,8 +201,10 @@ func (l *Lister) rest(at bridge.Position, upTo int64) {
 }
 
 // window lists from a watermark to an end: limit, or an earlier one if memory requires it.
-// If even a second has too many items, it returns some of them, and from as the end.
-func (l *Lister) window(ctx context.Context, lowest, from, limit int64) (to int64, items []item, err error) {
+// If even a second has too many items, it returns some of them, and from as the end; whole is false.
+func (l *Lister) window(
+	ctx context.Context, lowest, from, limit int64,
+) (to int64, items []item, whole bool, err error) {
 	back, began := l.cfg.LookBack, time.Now()
 	if late, every, _ := l.cfg.late(); late > 0 && began.Sub(l.deep) >= every {
 		back = late
@@ -228,13 +231,16 @@ func (l *Lister) window(ctx context.Context, lowest, from, limit int64) (to int6
 			if c.bytes < l.cfg.MaxBytes/4 {
 				l.size = min(l.cfg.MaxWindow.Milliseconds(), 2*l.size)
 			}
-			return to, c.items, nil
+			return to, c.items, true, nil
 		case !errors.Is(err, errTooMuch):
-			return to, nil, err
+			return to, nil, false, err
 		}
 		if l.size = floor((to - from) / 2); l.size < unit || l.cfg.NoEnd { // a shorter window cannot help
 			l.size = unit
-			return from, c.items, nil
+			if l.cfg.Numbered { // no second listing tells which items have moved
+				c.items = l.memory.single(c.items)
+			}
+			return from, c.items, false, nil
 		}
 		l.memory.undo()
 	}

@@ -391,3 +391,54 @@ func TestSharedIDMoves(t *testing.T) {
 		x.want(20)
 	})
 }
+
+// TestOnceAtLimit: a run that ends at the end of the list publishes all that the first listing of
+// a session finds, although it is more than memory holds.
+func TestOnceAtLimit(t *testing.T) {
+	for _, noEnd := range []bool{false, true} {
+		t.Run(fmt.Sprint("noEnd ", noEnd), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				l := &list{page: 50}
+				l.add(10, began.Add(-time.Minute), -time.Second)
+				bridge.Sleep(t.Context(), time.Minute)
+				cfg := settings(5 * time.Minute)
+				cfg.NoEnd, cfg.PageSize, cfg.MaxBytes = noEnd, 50, 20*900
+				x := begin(t, began.Add(-10*time.Minute), l, cfg)
+				x.drain()
+				l.add(100, began.Add(-time.Minute-500*time.Millisecond), -time.Second) // shown late
+				cfg.Settle = time.Minute                                               // raised
+				x = x.topic.begin(windows.New(l, cfg))
+				x.drain()
+				x.want(110)
+			})
+		})
+	}
+}
+
+// TestLateOfOldEvent: the delay of an event is right, however old the event is.
+func TestLateOfOldEvent(t *testing.T) {
+	for _, at := range []string{"1970-01-01T00:00:00Z", "1601-01-01T00:00:00Z"} {
+		t.Run(at, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				old, _ := time.Parse(time.RFC3339, at)
+				l := &list{page: 5}
+				l.put("a", began.Add(-time.Minute))
+				l.all[0].placed, l.all[0].at = l.all[0].at, old
+				bridge.Sleep(t.Context(), time.Minute)
+				x := begin(t, began.Add(-2*time.Hour), l, settings(time.Minute))
+				p := x.at.Position()
+				p.Held = x.index
+				page, err := x.lister.Fetch(t.Context(), p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				late, counted := page.Events[0].Late, bridge.Late{}
+				if counted.Add(late); late < 20*365*24*time.Hour {
+					t.Errorf("late by %s, counted as %q", late, counted.Text())
+				}
+			})
+		})
+	}
+}

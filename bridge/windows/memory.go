@@ -2,6 +2,7 @@ package windows
 
 import (
 	"hash/maphash"
+	"maps"
 
 	"exportbridge/bridge"
 )
@@ -26,16 +27,20 @@ type other struct {
 type memory struct {
 	held    bridge.PublishedIndex
 	byBytes bool // an item with other bytes is another item
+	moving  bool // an item may be on two pages
 	seen    map[bridge.ItemKey]known
 	listed  map[bridge.ItemKey]int32  // copies of items without an id, in this listing
 	sums    map[bridge.ItemKey]uint32 // hashes of the bytes of items with an id, in this listing
 	others  map[other]struct{}        // items that share the key of another item
+	doubted map[other]int             // items that may be such, if pages move: by the first listing that has them
+	listing int                       // counts the listings
 	fresh   []bridge.ItemKey          // the new items of this window
 }
 
-func newMemory(held bridge.PublishedIndex, byBytes bool) memory {
-	return memory{held: held, byBytes: byBytes, seen: make(map[bridge.ItemKey]known),
-		listed: make(map[bridge.ItemKey]int32), sums: make(map[bridge.ItemKey]uint32), others: make(map[other]struct{})}
+func newMemory(held bridge.PublishedIndex, cfg *Config) memory {
+	return memory{held: held, byBytes: cfg.ChangedIsNew(), moving: cfg.Numbered, seen: make(map[bridge.ItemKey]known),
+		listed: make(map[bridge.ItemKey]int32), sums: make(map[bridge.ItemKey]uint32), others: make(map[other]struct{}),
+		doubted: make(map[other]int)}
 }
 
 var seed = maphash.MakeSeed()
@@ -56,14 +61,26 @@ func (m *memory) keyOf(e *bridge.Event, k bridge.ItemKey) (own bridge.ItemKey, s
 	case !again:
 		m.sums[k] = sum
 	case first != sum && m.seen[k].sum == sum: // the first one gets another key, from the next listing on
-		m.others[other{k, first}] = struct{}{}
+		m.tellApart(other{k, first})
 	case first != sum:
-		m.others[other{k, sum}] = struct{}{}
+		m.tellApart(other{k, sum})
 	}
 	if _, is := m.others[other{k, sum}]; is {
 		return bridge.ItemKeyOf(k[:], e.Form()), sum
 	}
 	return k, sum
+}
+
+// tellApart counts an item as other than the one with its key. An item that moves to the next page
+// may have other bytes there: two listings must then have both.
+func (m *memory) tellApart(o other) {
+	first, again := m.doubted[o]
+	switch {
+	case !m.moving || again && first < m.listing:
+		m.others[o] = struct{}{}
+	case !again:
+		m.doubted[o] = m.listing
+	}
 }
 
 // isNew reports whether the topic lacks an item with this key, and remembers the item. to is
@@ -91,8 +108,34 @@ func (m *memory) isNew(e *bridge.Event, key bridge.ItemKey, to int64) bool {
 // beginListing begins a listing: copies are counted anew. Within a listing a page must not
 // be counted twice.
 func (m *memory) beginListing() {
+	m.listing++
 	clear(m.listed)
 	clear(m.sums)
+}
+
+// single returns new items, of those without an id only the first copy: in a list that moves, another
+// one may be the same item. It forgets the others. It returns all if there is no first copy.
+func (m *memory) single(items []item) []item {
+	keys := make(map[bridge.ItemKey]int32)
+	kept := make([]item, 0, len(items))
+	for i := range items {
+		e := &items[i].event
+		k, _ := m.keyOf(e, e.ItemKey())
+		if e.ID == nil && m.seen[k].copies-keys[k] > 1 {
+			keys[k]++
+			continue
+		}
+		kept = append(kept, items[i])
+	}
+	if len(kept) == 0 {
+		return items
+	}
+	for k, n := range keys {
+		is := m.seen[k]
+		is.copies -= n
+		m.seen[k] = is
+	}
+	return kept
 }
 
 // undo forgets the new items of this window, which is not published.
@@ -116,9 +159,10 @@ func (m *memory) keep(before int64) {
 			delete(m.seen, k)
 		}
 	}
-	for o := range m.others {
-		if _, is := m.seen[o.key]; !is {
-			delete(m.others, o)
-		}
+	forgotten := func(o other) bool {
+		_, is := m.seen[o.key]
+		return !is
 	}
+	maps.DeleteFunc(m.others, func(o other, _ struct{}) bool { return forgotten(o) })
+	maps.DeleteFunc(m.doubted, func(o other, _ int) bool { return forgotten(o) })
 }

@@ -138,7 +138,7 @@ func (r *Range) part(ctx context.Context, p *place) (to int64, c *collector, err
 // unless its time is after the border.
 func (r *Range) list(ctx context.Context, p *place, to int64) (*collector, error) {
 	l := r.lister
-	l.memory = newMemory(nil, l.cfg.ChangedIsNew())
+	l.memory = newMemory(nil, &l.cfg)
 	if p.from > unit {
 		before := &share{leave: [2]int64{p.from, p.from + unit}, marks: true}
 		if _, err := l.complete(ctx, part(p.from-unit, p.from, before)); err != nil {
@@ -151,7 +151,7 @@ func (r *Range) list(ctx context.Context, p *place, to int64) (*collector, error
 	if err != nil || !c.share.crosses {
 		return c, err
 	}
-	l.memory = newMemory(nil, l.cfg.ChangedIsNew())
+	l.memory = newMemory(nil, &l.cfg)
 	behind := &share{leave: mine.bound, only: true, marks: true, marked: make(map[order]struct{})}
 	if _, err := l.complete(ctx, part(to, to+closing, behind)); err != nil {
 		return nil, err

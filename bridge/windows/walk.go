@@ -63,7 +63,7 @@ func (w *walk) leaves(e *bridge.Event, key bridge.ItemKey, m *memory) (bool, err
 		w.met = true
 		delete(w.due, key)
 	}
-	timed := e.Defect == bridge.DefectNone && e.Time != bridge.NoTime
+	timed := e.Time != bridge.NoTime && e.Defect != bridge.DefectTime && e.Defect != bridge.DefectNotObject
 	if timed {
 		w.latest = max(w.latest, e.Time)
 	}
@@ -118,7 +118,7 @@ func (w *walk) ends() bool {
 	if w.before == nil {
 		return w.run >= firstOld
 	}
-	return w.run >= 2 && len(w.due) == 0
+	return w.run >= 2 && len(w.due) == 0 || w.run >= firstOld // a due item may have been deleted
 }
 
 // backwards returns the fault of a list that comes oldest first, so that new items are not

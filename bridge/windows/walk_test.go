@@ -1,6 +1,7 @@
 package windows_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/windows"
 )
 
 // minutes is a list with an entry each minute, n of them, the newest one now.
@@ -18,7 +20,8 @@ func minutes(n int) *list {
 	return l
 }
 
-// TestUnbounded: a list with a start alone is read from there, one without since what is known, each
+// TestUnbounded: a list with a start alone is read from there, one without since what is known,
+// each
 // event once. Events that are not settled are published too.
 func TestUnbounded(t *testing.T) {
 	for noStart, most := range map[bool]int{false: 12, true: 30} { // requests of ten polls at rest
@@ -185,4 +188,74 @@ func TestUnboundedFuture(t *testing.T) {
 			t.Errorf("the event is %d times in the topic, want 1; the warnings are %q", got, warned)
 		}
 	})
+}
+
+// withDefect makes one item of a list a dead letter. Its time is known.
+type withDefect struct {
+	*list
+	id     string
+	defect bridge.Defect
+}
+
+func (s withDefect) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
+	p, err := s.list.Fetch(ctx, at)
+	for i := 0; err == nil && i < len(p.Events); i++ {
+		if e := &p.Events[i]; string(e.ID) == s.id {
+			e.Defect = s.defect
+		}
+	}
+	return p, err
+}
+
+// TestDeadLetterWithoutStart: an item that cannot be published, but whose time is known, is a
+// dead letter also in a list without a start.
+func TestDeadLetterWithoutStart(t *testing.T) {
+	for _, defect := range []bridge.Defect{bridge.DefectNone, bridge.DefectPrivate, bridge.DefectBadText} {
+		t.Run(string(defect), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				l := &list{page: 5}
+				l.add(20, began.Add(-time.Minute), -time.Second)
+				bridge.Sleep(t.Context(), time.Minute)
+				cfg := settings(time.Minute)
+				cfg.NoStart, cfg.NoEnd = true, true
+				x := newTopic(t, began.Add(-time.Hour), cfg).begin(windows.New(withDefect{l, "7", defect}, cfg))
+				x.drain()
+				x.want(20)
+			})
+		})
+	}
+}
+
+// TestDeletedFuture: a deleted event of the future does not make a listing without a start read
+// the whole list.
+func TestDeletedFuture(t *testing.T) {
+	for _, deleted := range []bool{false, true} {
+		t.Run(fmt.Sprint(deleted), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				l := &list{page: 5}
+				l.add(1000, began.Add(-time.Second), -time.Minute)
+				l.put("future", began.Add(24*time.Hour))
+				l.all[1000].visible = began
+				bridge.Sleep(t.Context(), time.Minute)
+				cfg := settings(time.Minute)
+				cfg.NoStart, cfg.NoEnd = true, true
+				x := begin(t, began.Add(-time.Hour), l, cfg)
+				x.drain()
+				bridge.Sleep(t.Context(), 10*time.Second)
+				x.poll(2, 10*time.Second)
+				if deleted {
+					l.all[1000].gone = time.Now()
+				}
+				l.put("new", time.Now())
+				bridge.Sleep(t.Context(), 10*time.Second)
+				asked := l.requests
+				x.poll(1, 0)
+				if n := l.requests - asked; n > 20 {
+					t.Errorf("%d requests of one listing", n)
+				}
+			})
+		})
+	}
 }

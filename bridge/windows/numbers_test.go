@@ -1,0 +1,171 @@
+package windows_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+// TestIgnoredNumberOfBusyList: an API that ignores the number of a page is noticed also in a list
+// that gets an item between two requests.
+func TestIgnoredNumberOfBusyList(t *testing.T) {
+	for name, form := range map[string]struct{ noEnd, noStart bool }{
+		"both bounds": {}, "start": {noEnd: true}, "none": {true, true},
+	} {
+		for _, busy := range []int{0, 5} { // requests
+			t.Run(fmt.Sprint(name, ", ", busy), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					began := time.Now()
+					l := &list{page: 10, numbers: true, ignored: true}
+					l.add(95, began.Add(-time.Second), -time.Second)
+					bridge.Sleep(t.Context(), time.Minute)
+					n := 0
+					l.slow = func() {
+						if n++; n <= busy {
+							at := began.Add(time.Duration(n) * time.Millisecond) // shown late
+							if form.noEnd {
+								at = time.Now()
+							}
+							l.put(fmt.Sprint("new", n), at)
+						}
+					}
+					cfg := settings(time.Minute)
+					cfg.PageSize, cfg.Numbered, cfg.First, cfg.NoEnd, cfg.NoStart = 10, true, "1", form.noEnd, form.noStart
+					x := begin(t, began.Add(-2*time.Hour), l, cfg)
+					for range 50 {
+						if _, err := x.step(); err != nil {
+							wantFault(t, err, bridge.Permanent, "EXPORT_CURSOR_PARAM")
+							return
+						}
+						bridge.Sleep(t.Context(), 10*time.Second)
+					}
+					x.want(95 + busy)
+				})
+			})
+		}
+	}
+}
+
+// TestWrongFirstOfBusyList: a wrong number of the first page is noticed also in a list that gets
+// an item between two requests.
+func TestWrongFirstOfBusyList(t *testing.T) {
+	for _, noEnd := range []bool{false, true} {
+		t.Run(fmt.Sprint("noEnd ", noEnd), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				l := &list{page: 10, numbers: true, zero: true} // its first page has the number 0
+				l.add(95, began.Add(-time.Second), -time.Second)
+				bridge.Sleep(t.Context(), time.Minute)
+				n := 0
+				l.slow = func() {
+					if n++; n <= 5 {
+						at := began.Add(time.Duration(n) * time.Millisecond) // shown late
+						if noEnd {
+							at = time.Now()
+						}
+						l.put(fmt.Sprint("new", n), at)
+					}
+				}
+				cfg := settings(time.Minute)
+				cfg.PageSize, cfg.Numbered, cfg.First, cfg.NoEnd = 10, true, "1", noEnd
+				x := begin(t, began.Add(-2*time.Hour), l, cfg)
+				for range 50 {
+					if _, err := x.step(); err != nil {
+						wantFault(t, err, bridge.Permanent, "EXPORT_CURSOR_FIRST")
+						return
+					}
+					bridge.Sleep(t.Context(), 10*time.Second)
+				}
+				x.want(100)
+			})
+		})
+	}
+}
+
+// TestMovedTooMuch: an item without an id that moves to the next numbered page, in a listing that
+// is too large for memory, is published once.
+func TestMovedTooMuch(t *testing.T) {
+	for name, form := range map[string]struct {
+		noEnd bool
+		when  int
+	}{"start only": {true, 4}, "both bounds": {false, 58}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				l := &list{page: 5, numbers: true, noIDs: true}
+				l.add(40, began.Add(-time.Minute+900*time.Millisecond), -time.Millisecond) // within a second
+				bridge.Sleep(t.Context(), time.Minute)
+				pages := 0
+				l.slow = func() {
+					if pages++; pages == form.when { // between two pages
+						l.add(1, began.Add(-time.Minute+901*time.Millisecond), 0)
+					}
+				}
+				cfg := settings(time.Minute)
+				cfg.Numbered, cfg.NoEnd, cfg.MaxBytes = true, form.noEnd, 20*900
+				x := begin(t, began.Add(-2*time.Minute), l, cfg)
+				x.drain()
+				x.want(41)
+			})
+		})
+	}
+}
+
+// TestVolatileMoved: an item whose bytes change with each request is published once, although it
+// moves to the next numbered page while the list is read.
+func TestVolatileMoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		l := &list{page: 5, numbers: true, volatile: true}
+		l.add(20, began.Add(-time.Minute), -time.Second)
+		bridge.Sleep(t.Context(), time.Minute)
+		pages := 0
+		l.slow = func() {
+			if pages++; pages == 5 {
+				l.add(1, began.Add(-time.Minute+time.Millisecond), 0)
+			}
+		}
+		cfg := settings(10 * time.Minute)
+		cfg.Numbered = true
+		x := begin(t, began.Add(-2*time.Minute), l, cfg)
+		x.drain()
+		ids := make(map[string]int)
+		for _, r := range x.records {
+			var e struct{ ID string }
+			_ = json.Unmarshal([]byte(r), &e)
+			if ids[e.ID]++; ids[e.ID] > 1 {
+				t.Errorf("item %s is published again: %s", e.ID, r)
+			}
+		}
+	})
+}
+
+// TestRejectedNumber: a rejected number is the usual end of some numbered lists: it is no reason
+// for a warning, and is not asked for again.
+func TestRejectedNumber(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		l := &list{page: 10, numbers: true, beyond: "reject"}
+		l.add(25, began.Add(-time.Second), -time.Second)
+		bridge.Sleep(t.Context(), time.Minute)
+		cfg := settings(time.Minute)
+		cfg.PageSize, cfg.Numbered, cfg.First = 10, true, "1"
+		failed, warned := 0, 0
+		cfg.Observe = func(o bridge.Observation) {
+			if o.Code != "200" {
+				failed++
+			}
+		}
+		cfg.Warn = func(string, string) { warned++ }
+		x := begin(t, began.Add(-2*time.Minute), l, cfg)
+		x.drain()
+		x.want(25)
+		if failed > 2 || warned > 0 {
+			t.Errorf("%d rejected requests in two listings, %d warnings", failed, warned)
+		}
+	})
+}
