@@ -1,13 +1,17 @@
 package records_test
 
 import (
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/bridgetest/must"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/cmd/internal/command/records"
 	"exportbridge/cmd/internal/config"
@@ -33,5 +37,30 @@ func TestReaderJobs(t *testing.T) {
 	all, err := records.NewReader(s).Jobs(kafkatest.Context(t))
 	if len(all) != 1 || all[0].ID != "cccccc" || err == nil || !strings.Contains(err.Error(), "job/a/aaaaaa") {
 		t.Errorf("%+v, %v; want the job of c, and an error that names the job of a", all, err)
+	}
+}
+
+// TestJobsOfManyStreams: the list of the jobs of all streams, which each web UI asks for every
+// few seconds, reads the topic of jobs once, not once for each stream.
+func TestJobsOfManyStreams(t *testing.T) {
+	kafka := servers.EmbeddedKafka(t)
+	must.Do(t, kafka.CreateTopic("exportbridge.checkpoints.jobs", 16, map[string]string{"cleanup.policy": "compact"}))
+	var connected atomic.Int64
+	kafka.ControlKey(int16(kmsg.ApiVersions), func(kmsg.Request) (kmsg.Response, error, bool) {
+		kafka.KeepControl()
+		connected.Add(1)
+		return nil, nil, false
+	})
+	const streams = 100
+	var names []string
+	for n := range streams {
+		names = append(names, fmt.Sprintf("s%d", n))
+	}
+	s := must.Get(config.Load(config.Sources{Environ: []string{
+		"BRIDGE_STREAMS=" + strings.Join(names, ","), "KAFKA_BROKERS=" + strings.Join(kafka.ListenAddrs(), ","),
+	}}, config.UsesKafka))(t)
+	must.Get(records.NewReader(s).Jobs(t.Context()))(t)
+	if n := connected.Load(); n > 10 {
+		t.Errorf("%d streams: %d connections to Kafka for one list of jobs", streams, n)
 	}
 }
