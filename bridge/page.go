@@ -198,6 +198,8 @@ type Page struct {
 	// Gap is set if a list without bounds had none of the events known before. Then events
 	// before those of the page may be missing.
 	Gap bool
+	// Known is set if the list had an event of Position.Held.
+	Known bool
 	// Events are the items in the API's order, set by Decode. The engine drops those
 	// already published.
 	Events []Event

@@ -193,7 +193,8 @@ func fill(p *bridge.Page, items []item) {
 // page returns an empty page that shows the list as of a time.
 func (l *Lister) page(at bridge.Position, cursor, next string, asOf int64) *bridge.Page {
 	at.Cursor, at.Held = cursor, nil
-	p := &bridge.Page{At: at, Next: next, Body: []byte{}, RequestedAt: time.Now(), ServerTime: time.UnixMilli(asOf)}
+	p := &bridge.Page{At: at, Next: next, Body: []byte{}, Known: l.memory.met, RequestedAt: time.Now(),
+		ServerTime: time.UnixMilli(asOf)}
 	if !l.clock.byAPI {
 		p.RequestedAt, p.ServerTime = p.ServerTime, time.Time{}
 	}

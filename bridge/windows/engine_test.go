@@ -427,3 +427,28 @@ func TestEngineGap(t *testing.T) {
 		}
 	})
 }
+
+// TestWindowsProveList: the API's host gets another name. The listings show items that were
+// published before, so it is the same list.
+func TestWindowsProveList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, 10*time.Minute)
+		of := func(host string) bridge.Fingerprint {
+			return bridge.NewFingerprint([]bridge.RequestPart{{Name: bridge.PartHost, Value: host}})
+		}
+		w.cfg.Origin.Request = of("old.example.com")
+		w.list.add(60, time.Now().Add(-time.Minute), time.Second)
+		stop := w.start()
+		bridge.Sleep(t.Context(), 2*time.Minute)
+		stop()
+		w.cfg.Origin.Request = of("new.example.com")
+		w.list.add(60, time.Now(), time.Second)
+		stop = w.start()
+		bridge.Sleep(t.Context(), 3*time.Minute)
+		if s := w.engine.Status(); s.State == bridge.StateBlocked {
+			t.Errorf("%s: %s", s.Reason, s.Error)
+		}
+		stop()
+		w.want(func(entry) int { return 1 })
+	})
+}

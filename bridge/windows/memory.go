@@ -28,6 +28,7 @@ type memory struct {
 	held    bridge.PublishedIndex
 	byBytes bool // an item with other bytes is another item
 	moving  bool // an item may be on two pages
+	met     bool // an item that held has was listed
 	seen    map[bridge.ItemKey]known
 	listed  map[bridge.ItemKey]int32  // copies of items without an id, in this listing
 	sums    map[bridge.ItemKey]uint32 // hashes of the bytes of items with an id, in this listing
@@ -99,6 +100,8 @@ func (m *memory) isNew(e *bridge.Event, key bridge.ItemKey, to int64) bool {
 		is.copies, is.sum = was.copies+1, sum
 		if news = m.held == nil || !m.held.Match(e); news {
 			m.fresh = append(m.fresh, k)
+		} else {
+			m.met = true
 		}
 	}
 	m.seen[k] = is

@@ -112,7 +112,7 @@ func (at *Position) Overlaps() bool { return at.Overlap != nil && !at.Overlap.Do
 
 // Shows reports whether a page lists an item that the checkpoint has as published.
 func (at *Position) Shows(p *bridge.Page) bool {
-	return p.At.Cursor == at.Cursor && MarkBorder(p, &at.Border).Items > 0 || at.listsTail(p)
+	return p.Known || p.At.Cursor == at.Cursor && MarkBorder(p, &at.Border).Items > 0 || at.listsTail(p)
 }
 
 func (at *Position) listsTail(p *bridge.Page) bool {
