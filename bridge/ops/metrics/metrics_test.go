@@ -287,6 +287,17 @@ func TestPosition(t *testing.T) {
 	}
 }
 
+// A stream that has ended needs no owner. One that stopped for another reason does.
+func TestEnded(t *testing.T) {
+	t.Parallel()
+	for ended, shown := range map[string]bool{"the window ended": true, "": false} {
+		m := newMetrics(bridge.Status{Stream: "events", State: bridge.StateStopped, Ended: ended})
+		if got := strings.Contains(exposed(m), `stream_ended{stream="events"} 1`); got != shown {
+			t.Errorf("ended %q: stream_ended is shown: %t, want %t", ended, got, shown)
+		}
+	}
+}
+
 func newMetrics(status bridge.Status) *metrics.Metrics {
 	return metrics.New(metrics.Build{Version: "1"}, metrics.DetailAuto, []string{"events"},
 		func() []bridge.Status { return []bridge.Status{status} })

@@ -13,7 +13,7 @@ type statusCollector struct {
 	build     Build
 	perStream bool
 	statuses  func() []bridge.Status
-	buildInfo, owned, state, blocked, warning, epoch, up, position, lastEvent,
+	buildInfo, owned, ended, state, blocked, warning, epoch, up, position, lastEvent,
 	lastCommit, lastPoll, caughtUp, pages, bytes, storeLag, attested, attestMissing, attestPending *prometheus.Desc
 }
 
@@ -26,6 +26,7 @@ func newStatusCollector(build Build, perStream bool, statuses func() []bridge.St
 		buildInfo: desc("build_info",
 			"1, labeled with version, revision and Go version.", "version", "revision", "goversion"),
 		owned: desc("stream_owned", "1 while this process owns the stream, 0 on a standby.", "stream"),
+		ended: desc("stream_ended", "1 once a stream with EXPORT_END has come to its end; absent before.", "stream"),
 		state: desc("state",
 			"1 for the current state of the stream, 0 for all others; idle is caught up, backoff is retrying.",
 			"stream", "state"),
@@ -75,6 +76,9 @@ func (c *statusCollector) Collect(out chan<- prometheus.Metric) {
 			gauge(c.up, boolean(d.Up), s.Stream, name)
 		}
 		gauge(c.owned, boolean(s.Leader), s.Stream)
+		if s.State == bridge.StateStopped && s.Ended != "" {
+			gauge(c.ended, 1, s.Stream)
+		}
 		gauge(c.epoch, float64(s.Version.Epoch), s.Stream)
 		if s.Leader { // a standby does not know the position
 			if !s.Position.IsZero() || s.Events == 0 { // else unknown: no event has had a time since the last move

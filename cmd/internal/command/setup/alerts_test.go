@@ -91,6 +91,14 @@ var alertCases = []alertCase{
 		map[string]string{`stream_owned{instance="b",stream="users"}`: "1x4 stale _x16 1x1000"}, "20m", nil},
 	{"all stand by", map[string]string{`stream_owned{instance="a",stream="events"}`: "0x600"}, "3m",
 		[]string{"NoOwner page"}},
+	{"a stream has come to its EXPORT_END", map[string]string{
+		`stream_owned{instance="a",stream="march"}`:                      "1x40 0x1000",
+		`stream_ended{instance="a",stream="march"}`:                      "_x40 1x1000",
+		`state{instance="a",stream="march",state="running"}`:             "1x40 0x1000",
+		`state{instance="a",stream="march",state="stopped"}`:             "0x40 1x1000",
+		`source_position_timestamp_seconds{instance="a",stream="march"}`: "0+15x40 stale",
+		`last_poll_timestamp_seconds{instance="a",stream="march"}`:       "0+15x40 stale",
+	}, "1h", nil},
 	{"handed over in a minute", map[string]string{
 		`stream_owned{instance="a",stream="events"}`: "1x20 0x1000",
 		`stream_owned{instance="b",stream="events"}`: "0x24 1x1000",
@@ -358,7 +366,7 @@ func TestMonitoredMetricsExist(t *testing.T) {
 			Dependencies: map[string]bridge.Dependency{bridge.DependencySink: {}},
 			Warnings:     []bridge.Warning{{Code: bridge.StuckFullPage}},
 			Attested:     &bridge.Attested{Seq: 1},
-		}}
+		}, {Stream: "march", State: bridge.StateStopped, Ended: "the window ended"}}
 	})
 	m.CountLosses("events", func() int64 { return 0 })
 	m.CountRefused("events", func() int64 { return 0 })
