@@ -113,8 +113,8 @@ type RequestChange struct {
 	// Other names the parts that select another list.
 	Other []string
 	// Unproven names the parts that may select the same list: a host can have several
-	// names, a credential can be replaced, a release can correct a preset. A page with
-	// items published before proves that the list is the same.
+	// names, a credential can be replaced, a release can correct a preset, or know another
+	// name of a credential. A page with items published before proves that the list is the same.
 	Unproven []string
 	// Rules is set if the rules for private data differ. The list is the same.
 	Rules bool
@@ -157,7 +157,7 @@ func (f Fingerprint) Changed(g Fingerprint, cursor string) (c RequestChange) {
 		case had && has && a.value == b.value, name == PartPageSize && !counts:
 		case strings.HasPrefix(name, PartIdentity) && !had: // the first key: identities without a key are still known
 		case name == PartHost, name == PartAuth,
-			(!had || a.value == byNameOnly) && (!has || b.value == byNameOnly),
+			a.value == byNameOnly || b.value == byNameOnly,
 			(!had || a.preset) && (!has || b.preset):
 			c.Unproven = append(c.Unproven, partText(name))
 		default:

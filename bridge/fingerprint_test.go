@@ -45,6 +45,8 @@ func TestFingerprintChanged(t *testing.T) {
 		"header": {parts: with(RequestPart{Name: PartHeader + "X-Org", Value: "x"}),
 			other: []string{"header X-Org"}},
 		"credential's value": {parts: with(RequestPart{Name: PartParam + "api_key", Value: "s2", Credential: true})},
+		"credential for an older release alone": {parts: with(RequestPart{Name: PartParam + "api_key", Value: "s1"}),
+			unproven: []string{"parameter api_key"}},
 		"credential removed": {parts: without(PartParam + "api_key"), unproven: []string{"parameter api_key"}},
 		"page size":          {parts: with(RequestPart{Name: PartPageSize, Value: "50"}), cursor: "abc12"},
 		"page size, by number": {parts: with(RequestPart{Name: PartPageSize, Value: "50"}), cursor: "12",
