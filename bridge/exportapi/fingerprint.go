@@ -21,20 +21,8 @@ type SourceMapping struct {
 	SourceHeaders []string `env:"EXPORT_SOURCE_HEADERS" stream:"yes" desc:"headers of EXPORT_HEADERS that select the tenant, or none; empty for those with tenant, org, account, workspace or project in their name" example:"X-Tenant-Id"`
 }
 
-var (
-	// tenantHeader matches the names of headers that select a tenant by default.
-	tenantHeader = regexp.MustCompile(`(?i)tenant|org|account|workspace|project`)
-	// credentialWord matches whole words in the names of parameters that authenticate: not
-	// author or keyword.
-	credentialWord = regexp.MustCompile(`(^|[_.-])(key|apikey|token|secret|password)($|[_.-])`)
-	// humpOf matches the beginning of a word inside a name such as apiKey.
-	humpOf = regexp.MustCompile(`([a-z0-9])([A-Z])`)
-)
-
-// isCredential reports whether a parameter or header authenticates, judged by its name.
-func isCredential(name string) bool {
-	return credentialWord.MatchString(strings.ToLower(humpOf.ReplaceAllString(name, "${1}_$2")))
-}
+// tenantHeader matches the names of headers that select a tenant by default.
+var tenantHeader = regexp.MustCompile(`(?i)tenant|org|account|workspace|project`)
 
 // Fingerprint returns the parts of a request that select the list of items. It is unknown
 // if c is not valid. preset reports whether a variable has the default of this release or
@@ -95,7 +83,7 @@ func appendParts(parts []bridge.RequestPart, kind string, params []param, preset
 			parts[first+i].Value += "\x00" + p.value
 			continue
 		}
-		parts = append(parts, bridge.RequestPart{Name: name, Value: p.value, Credential: isCredential(p.name),
+		parts = append(parts, bridge.RequestPart{Name: name, Value: p.value, Credential: IsCredential(p.name),
 			Preset: preset})
 	}
 	return parts

@@ -81,15 +81,6 @@ func TestFingerprint(t *testing.T) {
 	if c := named("https://eu.example.com/v1").Changed(named("https://us.example.com/v1"), ""); c.String() != "" {
 		t.Errorf("a named source differs by %s", c)
 	}
-	for name, credential := range map[string]bool{
-		"api_key": true, "apiKey": true, "X-Auth-Token": true, "client.secret": true, "accessToken": true, "PASSWORD": true,
-		"apikey": true,
-		"author": false, "keyword": false, "tokens": false, "monkey": false, "": false,
-	} {
-		if isCredential(name) != credential {
-			t.Errorf("%q is a credential: %v", name, !credential)
-		}
-	}
 }
 
 // A next URL is requested by its own path.

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,18 +98,18 @@ func (r *requests) credentials() (all []secrets.Secret) {
 		add("EXPORT_API_KEY or its token", secret.Reveal())
 	}
 	for _, h := range r.headers {
-		if secretHeader.MatchString(h.name) {
+		if IsCredentialHeader(h.name) {
 			add("the header "+h.name+" of EXPORT_HEADERS", secretParts(h.value)...)
 		}
 	}
 	for _, p := range r.static {
-		if isCredential(p.Name) {
+		if IsCredential(p.Name) {
 			add("the parameter "+p.Name+" of EXPORT_PARAMS", p.Value)
 		}
 	}
 	granted, _ := r.cfg.oauth2Params() // validated
 	for name, values := range granted {
-		if isCredential(name) || strings.HasSuffix(name, "assertion") {
+		if IsCredential(name) || strings.HasSuffix(name, "assertion") {
 			add("the parameter "+name+" of EXPORT_OAUTH2_PARAMS", values...)
 		}
 	}
@@ -155,9 +154,6 @@ func (r *requests) leak(cursor string) (name string) {
 	}
 	return name
 }
-
-// secretHeader matches the names of headers that authenticate.
-var secretHeader = regexp.MustCompile(`(?i)auth|token|key|secret|cookie|session|password|signature`)
 
 // secretParts returns the value of a static header, and the parts that the API may repeat
 // alone, such as a token without its scheme. It omits short parts, which occur in ordinary

@@ -227,6 +227,9 @@ func describe(r *Request) (p profile, c command, err error) {
 	if err != nil {
 		return p, c, err
 	}
+	if slices.ContainsFunc(strings.Split(r.URL.Path, "/"), likeToken) {
+		p.ask("EXPORT_PATH", "a part of it looks like a token: if it is one, keep this file and a recording secret")
+	}
 	c.read(params)
 	p.static = c.static
 	if p.setSize(max(c.size, 1)); c.size > 0 {

@@ -3,19 +3,18 @@ package learn
 import (
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
 	"strings"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi"
 )
 
-var (
-	secretHeader = regexp.MustCompile(`(?i)auth|token|key|secret|cookie|session|password|signature`)
-	identity     = regexp.MustCompile(`(?i)e-?mail|user(_?name)?$|account(_?id)?$`)
-	secretParam  = named(`(x[-_])?(api_?key|((access|auth|api)_?)?token|key)`, `(client_?)?secret|password|sig|signature`)
-)
+// identity matches the names of headers that say who asks.
+var identity = regexp.MustCompile(`(?i)e-?mail|user(_?name)?$|account(_?id)?$`)
 
 // ownHeaders are the headers that the bridge sets.
 var ownHeaders = []string{"Accept-Encoding", "Connection", "Content-Length", "Content-Type", "Host", "User-Agent"}
@@ -41,8 +40,17 @@ func (c credentials) environ() (all []string) {
 	return all
 }
 
-// in reports whether a text contains the key.
+// in reports whether a text contains the key or, from 8 bytes, a part of another secret header.
 func (c credentials) in(text string) bool {
+	for line := range strings.Lines(c.headers) {
+		name, value, _ := strings.Cut(line, ": ")
+		parts := strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(" \n;,=\"", r) })
+		if secretName(name) && slices.ContainsFunc(parts, func(part string) bool {
+			return len(part) >= 8 && strings.Contains(text, part)
+		}) {
+			return true
+		}
+	}
 	return c.key != "" && strings.Contains(text, c.key) || c.half != "" && strings.Contains(text, c.half)
 }
 
@@ -105,7 +113,8 @@ func authenticate(p profile, r *Request, params []param) (c credentials, rest []
 		}
 	}
 	c.headers = setHeaders(p, static)
-	switch i := slices.IndexFunc(params, func(p param) bool { return secretParam.MatchString(p.name) }); {
+	secret := func(p param) bool { return exportapi.IsCredential(p.name) }
+	switch i := slices.IndexFunc(params, secret); {
 	case (user == "") != (password == ""):
 		c.half = user + password
 		c.key = base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
@@ -122,9 +131,9 @@ func authenticate(p profile, r *Request, params []param) (c credentials, rest []
 	case c.key == "":
 		p.set("EXPORT_AUTH", "none", "the curl command has no key")
 	}
-	if slices.ContainsFunc(params, func(p param) bool { return secretParam.MatchString(p.last()) }) {
-		return c, nil, errors.New("a parameter beside the key, or of a body, holds a credential," +
-			" which the profile would have")
+	if i := slices.IndexFunc(params, secret); i >= 0 {
+		return c, nil, fmt.Errorf("the parameter %.100q, beside the key or of a body, holds a credential by its name,"+
+			" which the profile would have", params[i].name)
 	}
 	return c, params, nil
 }
@@ -143,7 +152,14 @@ func setHalf(p profile, user string) {
 // secretName reports whether a header of that name may hold a secret: X-Auth-Key does,
 // X-Auth-Email does not.
 func secretName(header string) bool {
-	return secretHeader.MatchString(header) && !identity.MatchString(header)
+	return exportapi.IsCredentialHeader(header) && !identity.MatchString(header)
+}
+
+// likeToken reports whether a part of a path looks like a token: it has at least 20 characters, of
+// them digits and letters of both cases.
+func likeToken(part string) bool {
+	return len(part) >= 20 && strings.ContainsAny(part, "0123456789") &&
+		strings.ToLower(part) != part && strings.ToUpper(part) != part
 }
 
 // setHeaders sets the static headers. If one of them may hold a secret, it returns all of them
