@@ -140,22 +140,26 @@ type command struct {
 	number     string   // name of the parameter that numbers pages
 }
 
-// read sorts the parameters by their names and values.
+// read sorts the parameters by their names and values. The first start, end and page size take their
+// places, others are repeated by each request.
 func (c *command) read(params []param) {
 	for _, p := range params {
 		format, at, isTime := timeOf(p.value)
 		timed := p
 		timed.format, timed.at = format, at
+		starts, ends := isTime && startParam.MatchString(p.last()), isTime && endParam.MatchString(p.last())
 		switch n, err := strconv.Atoi(p.value); {
-		case sizeParam.MatchString(p.last()) && err == nil && n > 0 && n <= 10_000:
+		case c.size == 0 && sizeParam.MatchString(p.last()) && err == nil && n > 0 && n <= 10_000:
 			c.sizeParam, c.size = p.name, n
 			continue
-		case isTime && startParam.MatchString(p.last()):
+		case starts && c.start.name == "":
 			c.start, c.times = timed, append(c.times, timed)
 			continue
-		case isTime && endParam.MatchString(p.last()):
+		case ends && c.end.name == "":
 			c.end, c.times = timed, append(c.times, timed)
 			continue
+		case starts, ends:
+			p, c.times = timed, append(c.times, timed)
 		case cursorParam.MatchString(p.last()):
 			c.cursors = append(c.cursors, p.name)
 			continue

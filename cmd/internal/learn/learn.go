@@ -35,7 +35,7 @@ type Lesson struct {
 }
 
 // Recording returns the pages that the profile was learned from, without their texts. It
-// fails if a page repeats the key.
+// fails if a page repeats a credential.
 func (l *Lesson) Recording() (*Recording, error) { return l.recording() }
 
 // Learn returns a profile with the settings for the API of a request. It sends at most 16

@@ -417,3 +417,20 @@ func TestQuestions(t *testing.T) {
 		"# as EXPORT_PAGE_SIZE\nEXPORT_MAX_PAGE_SIZE=10\n",
 	)
 }
+
+// TestSecondOfAKind: a second parameter of a start, an end or a size stays a parameter of each request.
+func TestSecondOfAKind(t *testing.T) {
+	t.Parallel()
+	base := plainAPI(t, at)
+	for query, want := range map[string][]string{
+		"limit=5&created_after=2020-01-01T00:00:00Z&since=2020-01-02T00:00:00Z": {
+			"EXPORT_START_PARAM=created_after\n", "EXPORT_PARAMS=since=2020-01-02T00%3A00%3A00Z\n", "# ? since: "},
+		"limit=5&since=1600000000&start=1600000001": {
+			"EXPORT_START_PARAM=since\n", "EXPORT_PARAMS=start=1600000001\n", "# ? start: "},
+		"limit=5&before=2030-01-01T00:00:00Z&until=2030-01-02T00:00:00Z": {
+			"EXPORT_PARAMS=until=2030-01-02T00%3A00%3A00Z,before=2030-01-01T00%3A00%3A00Z\n", "# ? until, before: "},
+		"limit=5&size=7": {"EXPORT_PAGE_SIZE_PARAM=limit\n", "EXPORT_PARAMS=size=7\n"},
+	} {
+		wantIn(t, learned(t, "curl '"+base+"/v1/items?"+query+"'"), want...)
+	}
+}
