@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -87,7 +86,7 @@ func (a *Auth) check(p *bridge.Problems, servers serverRules) {
 	case authKey:
 		p.Check(a.KeyQuery != "" || isToken(a.KeyHeader), "EXPORT_KEY_HEADER",
 			"%q is not the name of a header, for example X-Api-Key", a.KeyHeader)
-		p.Check(!slices.Contains(ownHeaders, a.authHeader()), "EXPORT_KEY_HEADER",
+		p.Check(!OwnHeader(a.authHeader()), "EXPORT_KEY_HEADER",
 			"is %s, which is set by the program; set the API's header, for example X-Api-Key", a.KeyHeader)
 		p.Check(printable(a.KeyPrefix), "EXPORT_KEY_PREFIX",
 			"contains characters that are invalid in a header, for example Bearer")

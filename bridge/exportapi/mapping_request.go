@@ -245,7 +245,7 @@ func (c *Config) checkRequests(p *bridge.Problems, headers []param) {
 		"is set, but a next URL (EXPORT_CURSOR_IN=%s) names its own path; unset it", c.CursorIn)
 	c.checkParams(p)
 	for _, h := range headers {
-		p.Check(!slices.Contains(ownHeaders, h.name), "EXPORT_HEADERS", "has %s, which is set by the program", h.name)
+		p.Check(!OwnHeader(h.name), "EXPORT_HEADERS", "has %s, which is set by the program", h.name)
 		p.Check(h.name != c.authHeader(), "EXPORT_HEADERS", "has %s, which EXPORT_AUTH=%s sets", h.name, c.Scheme)
 	}
 }
@@ -326,6 +326,9 @@ func prefixed(setting string, err error) error {
 // ownHeaders are the headers that the program sets.
 var ownHeaders = []string{"Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type",
 	"Host", "Idempotency-Key", "Keep-Alive", "Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
+
+// OwnHeader reports whether the program sets a header itself. The name is in canonical form.
+func OwnHeader(name string) bool { return slices.Contains(ownHeaders, name) }
 
 // headers parses EXPORT_HEADERS. Its errors quote no values.
 func (r *RequestMapping) headers() (headers []param, err error) {

@@ -16,9 +16,6 @@ import (
 // identity matches the names of headers that say who asks.
 var identity = regexp.MustCompile(`(?i)e-?mail|user(_?name)?$|account(_?id)?$`)
 
-// ownHeaders are the headers that the bridge sets.
-var ownHeaders = []string{"Accept-Encoding", "Connection", "Content-Length", "Content-Type", "Host", "User-Agent"}
-
 // inSetting says which setting takes a credential.
 const inSetting = " is EXPORT_API_KEY, or in a file EXPORT_API_KEY_FILE"
 
@@ -94,7 +91,7 @@ func authenticate(p profile, r *Request, params []param) (c credentials, rest []
 	for i, h := range inOrder {
 		scheme, token, words := strings.Cut(h.Value, " ")
 		switch {
-		case slices.Contains(ownHeaders, h.Name), slices.Contains(inOrder[:i], h):
+		case exportapi.OwnHeader(h.Name), h.Name == "User-Agent", slices.Contains(inOrder[:i], h):
 		case h.Name == "Accept" && (h.Value == "application/json" || h.Value == "*/*"):
 		case h.Name == "Authorization" && strings.EqualFold(scheme, "Basic"):
 			plain, err := base64.StdEncoding.DecodeString(strings.TrimSpace(token))

@@ -77,3 +77,21 @@ func TestTokenInPath(t *testing.T) {
 		}
 	}
 }
+
+// Headers that the program sets, and headers without a value, are left out of the profile. Browsers
+// and users of curl write them into their commands.
+func TestHeadersOfBrowsers(t *testing.T) {
+	t.Parallel()
+	base := plainAPI(t, at)
+	for _, header := range []string{
+		"Accept:", "X-Api-Key:", "TE: trailers", "Keep-Alive: timeout=5", "Content-Encoding: identity", "Upgrade: h2c",
+		"User-Agent: me", "Connection: close",
+	} {
+		lesson, err := learn.Learn(t.Context(), parsed(t, "curl -H '"+header+"' "+base+"/e?limit=5"), nil)
+		if err != nil {
+			t.Errorf("%s: %v", header, err)
+		} else if strings.Contains(lesson.Profile, "EXPORT_HEADERS") || !strings.Contains(lesson.Profile, "EXPORT_AUTH=none") {
+			t.Errorf("%s is in\n%s", header, lesson.Profile)
+		}
+	}
+}

@@ -169,7 +169,9 @@ func (p *curl) take(name, value string) error {
 			return errors.New("curl --header has no Name: value; a file of headers is not read")
 		}
 		header = http.CanonicalHeaderKey(strings.TrimSpace(header))
-		p.request.Header = append(p.request.Header, Header{header, strings.TrimSpace(text)})
+		if text = strings.TrimSpace(text); text != "" { // else curl leaves the header out
+			p.request.Header = append(p.request.Header, Header{header, text})
+		}
 	case "--oauth2-bearer":
 		p.request.Header = append(p.request.Header, Header{"Authorization", "Bearer " + value})
 	case "--cookie":
