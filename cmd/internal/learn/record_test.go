@@ -137,6 +137,15 @@ func TestKeyInIDs(t *testing.T) {
 	}
 }
 
+// A recording of items without times can be served too.
+func TestReplayWithoutTimes(t *testing.T) {
+	t.Parallel()
+	base := plainAPI(t, func(int) string { return `,"type":"x"` })
+	for _, command := range []string{"curl 'URL/e?limit=10'", "curl 'URL/e?limit=10&since=2020-01-01T00:00:00Z'"} {
+		wantReplayed(t, lesson(t, strings.ReplaceAll(command, "URL", base)), command, base)
+	}
+}
+
 // TestReplayRefuses: a replay rejects requests that no profile sends, and NewReplay other files.
 func TestReplayRefuses(t *testing.T) {
 	t.Parallel()

@@ -43,7 +43,10 @@ func NewReplay(file []byte) (http.Handler, error) {
 	if len(h.recording.Items) == 0 {
 		return nil, errors.New("the file is no recording of exportbridge learn --record: it has no items")
 	}
-	environ := []string{"EXPORT_URL=http://localhost", "EXPORT_AUTH=none", "EXPORT_FOLLOW=windows", "EXPORT_START=-1d"}
+	environ := []string{"EXPORT_URL=http://localhost", "EXPORT_AUTH=none"}
+	if h.recording.Settings["EXPORT_ITEM_TIME"] != none { // numbered pages need windows, and windows need times
+		environ = append(environ, "EXPORT_FOLLOW=windows", "EXPORT_START=-1d")
+	}
 	for name, value := range h.recording.Settings {
 		if !recorded.MatchString(name) {
 			return nil, fmt.Errorf("the recording has the setting %s, which no recording has:"+
