@@ -103,9 +103,15 @@ func flatten(object map[string]any, at string, into map[string]any, depth int) {
 }
 
 // unique reports whether no two values are equal.
-func (f *field) unique() bool {
-	sorted := slices.Sorted(slices.Values(f.values))
-	return len(slices.Compact(sorted)) == len(f.values)
+func (f *field) unique() bool { return distinct(f.values) == len(f.values) }
+
+// repeats reports whether a value comes at least twice on average, as types do. Names of persons and
+// objects seldom do.
+func repeats(values []string) bool { return 2*distinct(values) <= len(values) }
+
+// distinct counts the values without their repeats.
+func distinct(values []string) int {
+	return len(slices.Compact(slices.Sorted(slices.Values(values))))
 }
 
 // varies reports whether two values differ.

@@ -43,7 +43,7 @@ func joined(pointer string) (above, last string) {
 }
 
 // rankType ranks a member as the type of an item; the likeliest has place 0. It returns false for a
-// member that is no type.
+// member that is no type, such as a name that differs from item to item.
 func rankType(f *field) (place int, ok bool) {
 	above, last := joined(f.pointer)
 	if f.numbers || strings.Count(strings.TrimSuffix(f.pointer, "/.tag"), "/") > 2 {
@@ -54,12 +54,12 @@ func rankType(f *field) (place int, ok bool) {
 	}
 	place = slices.Index(plainTypes, last)
 	switch inside := above == "" || slices.Contains(inEvents, above); {
-	case place < 0:
+	case place < 0, last == "name" && (!inside || !repeats(f.values)):
 		return 0, false
 	case inside:
 		return len(typeNames) + place, true
 	}
-	return otherType + place, last != "name"
+	return otherType + place, true
 }
 
 // otherType is the first place of a member that is more likely the type of a user or object.

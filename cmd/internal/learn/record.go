@@ -14,8 +14,8 @@ import (
 )
 
 // Recording has the pages that a profile was learned from, with other letters in place of
-// texts: the same letters for the same text within a recording. Ids, times, types, numbers and
-// the names of members are kept.
+// texts: the same letters for the same text within a recording. Ids, times, types that repeat,
+// numbers and the names of members are kept.
 type Recording struct {
 	// Settings are the settings of the profile by which pages are requested and read.
 	Settings map[string]string `json:"settings"`
@@ -63,7 +63,7 @@ func (l *learner) record() (*Recording, error) {
 	if _, err := rand.Read(hide.key[:]); err != nil {
 		return nil, fmt.Errorf("record the pages: %w", err)
 	}
-	kept := l.kept()
+	kept := l.kept(items)
 	for _, item := range items {
 		r.Items = append(r.Items, hide.value(item, "", kept).(map[string]any))
 	}
@@ -82,9 +82,18 @@ func (l *learner) record() (*Recording, error) {
 	return r, nil
 }
 
-// kept returns the JSON pointers of the id, type, cursor and times of an item.
-func (l *learner) kept() []string {
-	pointers := []string{l.profile.value("EXPORT_ITEM_ID"), l.profile.value("EXPORT_ITEM_TYPE")}
+// kept returns the JSON pointers of the id, cursor and times of an item, and of its type if that
+// repeats: a member that differs from item to item may be a name.
+func (l *learner) kept(items []map[string]any) []string {
+	pointers := []string{l.profile.value("EXPORT_ITEM_ID")}
+	kind := l.profile.value("EXPORT_ITEM_TYPE")
+	var kinds []string
+	for _, item := range items {
+		kinds = append(kinds, fmt.Sprint(at(item, kind)))
+	}
+	if repeats(kinds) {
+		pointers = append(pointers, kind)
+	}
 	if l.profile.value("EXPORT_CURSOR_IN") == "last-item" {
 		pointers = append(pointers, l.profile.value("EXPORT_CURSOR_FIELD"))
 	}

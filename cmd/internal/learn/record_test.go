@@ -2,6 +2,7 @@ package learn_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
@@ -120,6 +121,26 @@ func TestRedaction(t *testing.T) {
 	}
 	if len(r.Items) != 150 || r.Page.Meta["page_size"] != 50.0 || r.Page.Meta["next"] != nil {
 		t.Errorf("%d items, page %+v", len(r.Items), r.Page)
+	}
+}
+
+// A name that differs from item to item is that of a person or object: it is no type, and a recording
+// does not have it. Nor does it have a type that differs so.
+func TestNoNamesRecorded(t *testing.T) {
+	t.Parallel()
+	for member, want := range map[string]string{"name": "none", "action": "/action"} {
+		base := plainAPI(t, func(n int) string { return at(n) + fmt.Sprintf(`,%q:"Jane Roe %d"`, member, n*n%17) })
+		l := lesson(t, "curl '"+base+"/v1/users?limit=5'")
+		wantIn(t, l.Profile, "EXPORT_ITEM_TYPE="+want+"\n")
+		if _, file := replayed(t, l); strings.Contains(string(file), "Jane") {
+			t.Errorf("the recording has a name: %.2000s", file)
+		}
+	}
+	base := plainAPI(t, func(n int) string { return at(n) + fmt.Sprintf(`,"name":"login %d"`, n%2) })
+	l := lesson(t, "curl '"+base+"/v1/users?limit=5'")
+	wantIn(t, l.Profile, "EXPORT_ITEM_TYPE=/name\n")
+	if _, file := replayed(t, l); !strings.Contains(string(file), "login 1") {
+		t.Errorf("the recording lacks a type: %.2000s", file)
 	}
 }
 

@@ -37,8 +37,8 @@ be followed in neither way.
 
 --record keeps the pages for a test of the profile: exportbridge-dev simulate
 --from serves them as the API did. Texts have other letters of the same length;
-ids, times, types, numbers and the names of members are kept, the key and the
-parameters of the command are not. Look at the file before you share it.`,
+ids, times, types that repeat, numbers and the names of members are kept. The
+key and the parameters of the command are not. Look at it before you share it.`,
 		Example: `  exportbridge learn --output acme.env -- curl -H "Authorization: Bearer $KEY" \
     'https://api.example.com/v2/audit?limit=100'
   export EXPORT_PROFILE=./acme.env EXPORT_API_KEY_FILE=key
