@@ -86,6 +86,9 @@ func fields(items []map[string]any) (all []field) {
 // flatten puts the texts and numbers of an object into a map, by their JSON pointers.
 func flatten(object map[string]any, at string, into map[string]any, depth int) {
 	for name, value := range object {
+		if strings.Contains(name, ",") { // which separates pointers
+			continue
+		}
 		pointer := at + "/" + escape.Replace(name)
 		switch v := value.(type) {
 		case map[string]any:
@@ -93,7 +96,7 @@ func flatten(object map[string]any, at string, into map[string]any, depth int) {
 				flatten(v, pointer, into, depth+1)
 			}
 		case string:
-			if v != "" && !strings.Contains(pointer, ",") { // which separates pointers
+			if v != "" {
 				into[pointer] = v
 			}
 		case json.Number:

@@ -28,6 +28,10 @@ func TestNames(t *testing.T) {
 			[]string{"# ? it is the same in all items that were read\nEXPORT_ITEM_TYPE=/kind\n", "KAFKA_KEY=/user/name\n"}},
 		"only the type of an actor": {`"kind":"flag","actor":{"type":"t%[2]d"},"target_user_id":"i%[2]d"`,
 			[]string{"# ? ", "EXPORT_ITEM_TYPE=/actor/type\n", "KAFKA_KEY=none\n"}},
+		"a comma before a number": {`"a,user":{"id":%[2]d},"type":"t%[2]d"`,
+			[]string{"EXPORT_ITEM_TYPE=/type\n", "KAFKA_KEY=none\n"}},
+		"a comma before a time": {`"a,b":{"created_at":"2026-09-2%[2]dT00:00:00Z"},"type":"t%[2]d"`,
+			[]string{"EXPORT_ITEM_TYPE=/type\n", "EXPORT_ITEM_TIME=none\n"}},
 		"two types": {`"type":"t%[2]d","action":"a%[2]d","createdBy":{"id":"i%[2]d"}`,
 			[]string{"# ? others may be right: /action\nEXPORT_ITEM_TYPE=/type\n", "KAFKA_KEY=/createdBy/id\n"}},
 	} {

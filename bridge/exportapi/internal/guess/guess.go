@@ -115,7 +115,7 @@ func timesIn(item any, above string, level int) (found []Time) {
 		v := valueOf(object[name])
 		format, ok := FormatOf(v)
 		named := timeName.MatchString(name)
-		if !ok || !named && format < itemtime.RFC3339 || strings.Contains(name, ",") { // a comma separates pointers
+		if !ok || !named && format < itemtime.RFC3339 || strings.Contains(pointer, ",") { // a comma separates pointers
 			continue
 		}
 		rank := 3 * level

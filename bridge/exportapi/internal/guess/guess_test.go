@@ -17,6 +17,7 @@ func TestTimes(t *testing.T) {
 		`{"a":{"b":{"time":1700000000}}}`:                               {"/a/b/time s"},
 		`{"a":{"b":{"c":{"time":1700000000}}}}`:                         nil,
 		`{"time":17,"date,x":1700000000}`:                               nil,
+		`{"a,b":{"time":1700000000}}`:                                   nil,
 		`[1700000000]`:                                                  nil,
 	} {
 		var got []string
