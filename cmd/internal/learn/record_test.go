@@ -3,6 +3,7 @@ package learn_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"regexp"
 	"slices"
@@ -164,6 +165,37 @@ func TestReplayWithoutTimes(t *testing.T) {
 	base := plainAPI(t, func(int) string { return `,"type":"x"` })
 	for _, command := range []string{"curl 'URL/e?limit=10'", "curl 'URL/e?limit=10&since=2020-01-01T00:00:00Z'"} {
 		wantReplayed(t, lesson(t, strings.ReplaceAll(command, "URL", base)), command, base)
+	}
+}
+
+// A number far beyond the last page has an empty page.
+func TestReplayFarPage(t *testing.T) {
+	t.Parallel()
+	cloudflare, offset := services["cloudflare"], audit()
+	numbers(offset, "startAt", 0)
+	for _, c := range []struct {
+		s                      *service
+		curl, query, list, has string
+	}{
+		{cloudflare, cloudflare.curl, cloudflare.path + "?page=", "result", "EXPORT_CURSOR_IN=page-number"},
+		{offset, auditCommand + "URL/audit?limit=50'", "/audit?startAt=", "entries", "EXPORT_CURSOR_IN=offset"},
+	} {
+		l := lesson(t, strings.ReplaceAll(c.curl, "URL", serve(t, c.s)))
+		wantIn(t, l.Profile, c.has)
+		url, _ := replayed(t, l)
+		for _, number := range []string{"4000", "9223372036854775807", "184467440737095518"} {
+			r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url+c.query+number, http.NoBody))(t)
+			resp, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Errorf("%s%s: %v", c.query, number, err)
+				continue
+			}
+			body := must.Get(io.ReadAll(resp.Body))(t)
+			_ = resp.Body.Close()
+			if resp.StatusCode != http.StatusOK || !strings.Contains(string(body), `"`+c.list+`":[]`) {
+				t.Errorf("%s%s: %s, %.300s", c.query, number, resp.Status, body)
+			}
+		}
 	}
 }
 

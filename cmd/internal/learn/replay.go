@@ -246,7 +246,7 @@ func (h *replay) begin(v url.Values, items []int, size int) (from, of int, err e
 		if err != nil || n < first {
 			return 0, 0, invalid
 		}
-		return min((n-first)*step, len(items)), size, nil
+		return min(min(n-first, len(items))*step, len(items)), size, nil // the first min prevents an overflow
 	}
 	place, count, _ := strings.Cut(strings.TrimPrefix(text, "r"), "-")
 	n, err := strconv.Atoi(place)
