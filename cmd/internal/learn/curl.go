@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"exportbridge/bridge"
@@ -232,7 +233,7 @@ func (p *curl) finish() (*Request, error) {
 	return r, nil
 }
 
-// split splits a command line as a shell does, without expansions.
+// split splits a command line as bash does, without expansions.
 func split(line string) (words []string, err error) {
 	var word strings.Builder
 	begun, quote := false, byte(0)
@@ -249,6 +250,13 @@ func split(line string) (words []string, err error) {
 			word.WriteByte(c)
 		case quote != 0 && c == quote:
 			quote = 0
+		case quote == 0 && strings.HasPrefix(line[i:], "$'"):
+			text, after, err := escapedText(line[i+2:])
+			if err != nil {
+				return nil, err
+			}
+			word.WriteString(text)
+			i, begun = len(line)-len(after)-1, true
 		case c == '\\' && i+1 < len(line):
 			if i++; line[i] == '\n' || line[i] == '\r' {
 				break
@@ -268,7 +276,38 @@ func split(line string) (words []string, err error) {
 		}
 	}
 	if end(); quote != 0 {
-		return nil, errors.New("the quotes of the curl command do not match")
+		return nil, errQuotes
 	}
 	return words, nil
+}
+
+var errQuotes = errors.New("the quotes of the curl command do not match")
+
+// escapedText reads the text of $'...' after its first quote, which browsers write for a body with
+// special characters. It returns what follows the last quote.
+func escapedText(rest string) (text, after string, err error) {
+	var b strings.Builder
+	for rest != "" {
+		switch c := rest[0]; {
+		case c == '\'':
+			return b.String(), rest[1:], nil
+		case c == '\\' && len(rest) > 1 && strings.IndexByte(`'"?`, rest[1]) >= 0:
+			b.WriteByte(rest[1])
+			rest = rest[2:]
+		case c == '\\' && len(rest) > 1:
+			char, isRune, tail, err := strconv.UnquoteChar(rest, 0)
+			if err != nil {
+				return "", "", fmt.Errorf(`the curl command has %.2s in $'...', which is not supported`, rest)
+			}
+			if rest = tail; isRune {
+				b.WriteRune(char)
+			} else {
+				b.WriteByte(byte(char))
+			}
+		default:
+			b.WriteByte(c)
+			rest = rest[1:]
+		}
+	}
+	return "", "", errQuotes
 }

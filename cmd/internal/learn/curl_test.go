@@ -18,14 +18,18 @@ import (
 func TestParseCurl(t *testing.T) {
 	t.Parallel()
 	for command, want := range map[string]string{
-		"curl https://h/e?a=1":                             "GET https://h/e?a=1 [] ",
-		"curl -sSH 'X-Api-Key: k k' \\\n  \"https://h/e\"": "GET https://h/e [{X-Api-Key k k}] ",
-		"curl --url=https://h/e -XPOST -d '{\"a\":1}'":     `POST https://h/e [] {"a":1}`,
-		"curl -G --data a=1 -d b=2 https://h/e":            "GET https://h/e?a=1&b=2 [] ",
-		`curl --json "{\"a\":\"\$\"}" https://h/e#x`:       `POST https://h/e [] {"a":"$"}`,
-		"curl --compressed -v https://u:p@h/e":             "GET https://h/e [] ",
-		"curl -k https://h/e":                              "--insecure is refused",
-		"curl -sk https://h/e":                             "--insecure is refused",
+		"curl https://h/e?a=1":                                               "GET https://h/e?a=1 [] ",
+		"curl -sSH 'X-Api-Key: k k' \\\n  \"https://h/e\"":                   "GET https://h/e [{X-Api-Key k k}] ",
+		"curl --url=https://h/e -XPOST -d '{\"a\":1}'":                       `POST https://h/e [] {"a":1}`,
+		"curl -G --data a=1 -d b=2 https://h/e":                              "GET https://h/e?a=1&b=2 [] ",
+		`curl --json "{\"a\":\"\$\"}" https://h/e#x`:                         `POST https://h/e [] {"a":"$"}`,
+		`curl https://h/e --data-raw $'{"a":"it\'s \u0021\x41\\n\"","b":1}'`: `POST https://h/e [] {"a":"it's !A\n"","b":1}`,
+		`curl https://h/e -d a$'\u00e9\n' -H 'A: $x'`:                        "POST https://h/e [{A $x}] aé\n",
+		"curl 'https://h/e' -d $'a\\'":                                       "quotes of the curl command do not match",
+		`curl 'https://h/e' -d $'a\cA'`:                                      `has \c`,
+		"curl --compressed -v https://u:p@h/e":                               "GET https://h/e [] ",
+		"curl -k https://h/e":                                                "--insecure is refused",
+		"curl -sk https://h/e":                                               "--insecure is refused",
 		"curl -sSfgL -A me -o out -w '%{http_code}' -m 9 --max-time 9 --connect-timeout 9 --basic --http1.1 --http2 " +
 			"--retry 3 'https://h/e?a[b]=1'": "GET https://h/e?a[b]=1 [] ",
 		"curl --user-agent me --output out --write-out x --globoff --location https://h/e": "GET https://h/e [] ",
