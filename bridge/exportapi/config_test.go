@@ -239,6 +239,8 @@ func TestValidate(t *testing.T) {
 			`EXPORT_PARAMS has "ids" with := and no JSON value, for example ids:=true`},
 		"a JSON value, GET": {map[string]string{"EXPORT_PARAMS": `ids:=[7]`},
 			`EXPORT_PARAMS has "ids" with := for a JSON value, but EXPORT_METHOD=GET sends text; write ids=value`},
+		"a JSON value, bounds in microseconds": {map[string]string{"EXPORT_METHOD": "POST", "EXPORT_TIME_FORMAT": "us",
+			"EXPORT_START_PARAM": "none", "EXPORT_PARAMS": `f:={"gte":{start}}`}, ""},
 		"events of users":     {map[string]string{"EXPORT_RESOURCE": "users", "EXPORT_CURSOR_PARAM": "events"}, ""},
 		"a status of the key": {map[string]string{"EXPORT_CURSOR_STATUSES": "400,401"}, "EXPORT_CURSOR_STATUSES"},
 		"a server's status":   {map[string]string{"EXPORT_CURSOR_STATUSES": "500"}, "EXPORT_CURSOR_STATUSES"},

@@ -297,7 +297,8 @@ func (c *Config) checkParams(p *bridge.Problems) {
 		check(named{"EXPORT_PARAMS", param.Name, ""}, "has %q, which is already the parameter of %s%s")
 		p.Check(!param.JSON || c.posts(), "EXPORT_PARAMS",
 			"has %q with := for a JSON value, but EXPORT_METHOD=GET sends text; write %[1]s=value", param.Name)
-		filled := param.Fill(c.formatTime(0), c.formatTime(0))
+		bound := c.formatTime(1_700_000_000_000)
+		filled := param.Fill(bound, bound)
 		p.Check(!param.JSON || param.Template == "" || json.Valid([]byte(filled.Value)), "EXPORT_PARAMS",
 			"has %q with :=, which is no JSON value after a time is inserted; "+
 				"with EXPORT_TIME_FORMAT=%s write quotes around {start} and {end}", param.Name, c.TimeFormat)
