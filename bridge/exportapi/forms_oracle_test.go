@@ -462,7 +462,7 @@ func FuzzNextURL(f *testing.F) {
 			if !slices.Equal(query["k"], []string{"k3y"}) {
 				t.Fatalf("%q is sent with %v", p.Next, slices.Collect(maps.Keys(query)))
 			}
-			if again := c.requests.cursors.Next(to, c.faults.urls.first, ""); again != p.Next {
+			if again := c.requests.cursorsAt(bridge.Position{}).Next(to, c.faults.urls.first, ""); again != p.Next {
 				t.Fatalf("cursor %q comes back as %q", p.Next, again)
 			}
 			if at, err := url.Parse(ref); i == 1 && err == nil && !strings.Contains(ref, ">") {

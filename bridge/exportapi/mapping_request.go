@@ -87,6 +87,7 @@ var (
 		"so the export begins at the earliest event only")
 	errNoEnd = errors.New("the API has no parameter for an end (EXPORT_END_PARAM=none), " +
 		"so a bounded range cannot be read")
+	errUnstarted = errors.New("the request has no start")
 )
 
 // takesStart and takesEnd report whether requests can have the bound, in a parameter of its
@@ -103,8 +104,9 @@ func (r *RequestMapping) fills(placeholder string) bool {
 // Refuse returns an error if no request can ask for the position.
 func (c *Config) Refuse(at bridge.Position) error {
 	switch {
-	case at.Cursor != "" && !at.Window:
+	case at.Cursor != "" && c.CursorAlone:
 		return nil
+	case at.Cursor != "" && !at.Window: // the cursor has the bounds
 	case at.End != 0 && !c.takesEnd():
 		return errNoEnd
 	case at.Start != 0 && !c.takesStart():
@@ -119,7 +121,7 @@ func (c *Config) Refuse(at bridge.Position) error {
 		switch {
 		case p.Bound():
 		case at.Start == 0 && p.Takes(params.Start):
-			return fmt.Errorf("the request has no start for {start} in %q of EXPORT_PARAMS", p.Name)
+			return fmt.Errorf("%w for {start} in %q of EXPORT_PARAMS", errUnstarted, p.Name)
 		case at.End == 0 && p.Takes(params.End):
 			return fmt.Errorf("the request has no end for {end} in %q of EXPORT_PARAMS", p.Name)
 		}

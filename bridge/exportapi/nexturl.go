@@ -50,7 +50,7 @@ func (r *pageReader) nextURL(ref string, at bridge.Position, asked *url.URL) (st
 			"move what the paths do not share from EXPORT_URL to EXPORT_PATH", "is not below the path of EXPORT_URL")
 	}
 	r.lack(to, at)
-	return r.requests.cursors.Next(to, asked, at.Cursor), nil
+	return r.requests.cursorsAt(at).Next(to, asked, at.Cursor), nil
 }
 
 const hintNextURL = "check EXPORT_CURSOR_IN and EXPORT_CURSOR_FIELD: " +
@@ -58,7 +58,7 @@ const hintNextURL = "check EXPORT_CURSOR_IN and EXPORT_CURSOR_FIELD: " +
 
 // lack records which parameters of requests a next URL lacks, and warns of them.
 func (r *pageReader) lack(to *url.URL, at bridge.Position) {
-	names := slices.Sorted(maps.Keys(nextlink.Missing(to.RawQuery, r.requests.carried(at, r.cfg.PageSize))))
+	names := slices.Sorted(maps.Keys(nextlink.Missing(to.RawQuery, r.requests.expected(at, r.cfg.PageSize))))
 	if (r.cfg.NextParams != nextWarn && r.cfg.NextParams != "") || len(names) == 0 || slices.Equal(names, r.lacking) {
 		return
 	}
@@ -87,18 +87,26 @@ func (r *pageReader) stray(to *url.URL, hint, format string, args ...any) *bridg
 		Err: fmt.Errorf("%s "+format, append([]any{name}, args...)...)}
 }
 
-// carried returns the parameters of a request for a page, without cursor and key.
-func (r *requests) carried(at bridge.Position, size int) url.Values {
+// expected returns the parameters that the next URL of a page should have. The bounds are
+// among them if the position is a window.
+func (r *requests) expected(at bridge.Position, size int) url.Values {
 	if !at.Window {
-		return r.query(bridge.Position{}, size)
+		return r.common(r.carried, at, size)
 	}
 	at.Cursor = ""
 	return r.query(at, size)
 }
 
+// cursorsAt returns what turns the next URLs of a position into cursors and back.
+func (r *requests) cursorsAt(at bridge.Position) *nextlink.Cursors {
+	c := r.cursors
+	c.Params = params.Query(r.cfg.filled(r.carried, at))
+	return &c
+}
+
 // target returns the URL of a page of at most size items, whose cursor is a next URL.
 func (r *requests) target(at bridge.Position, size int) (*url.URL, error) {
-	u, err := r.cursors.URL(at.Cursor)
+	u, err := r.cursorsAt(at).URL(at.Cursor)
 	if errors.Is(err, nextlink.ErrCredential) {
 		return nil, err
 	}
@@ -108,7 +116,7 @@ func (r *requests) target(at bridge.Position, size int) (*url.URL, error) {
 	to := *r.urls.first
 	to.Path, to.RawPath, to.RawQuery = u.Path, u.RawPath, u.RawQuery
 	if r.cfg.NextParams == nextAdd {
-		if added := nextlink.Missing(to.RawQuery, r.carried(at, size)); len(added) > 0 {
+		if added := nextlink.Missing(to.RawQuery, r.expected(at, size)); len(added) > 0 {
 			to.RawQuery = strings.TrimPrefix(to.RawQuery+"&"+params.Encode(added), "&")
 		}
 	}

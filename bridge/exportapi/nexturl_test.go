@@ -110,6 +110,69 @@ func TestCursorOfAnOperator(t *testing.T) {
 	}
 }
 
+// The start of a stream fills EXPORT_PARAMS in each request, also in one for a next URL. No
+// cursor shows the filled parameter.
+func TestNextURLWithStart(t *testing.T) {
+	t.Parallel()
+	const start = 1_700_000_000_001
+	for name, tc := range map[string]struct {
+		params, next string
+		cursor       string // of an operator, "" for that of the page
+		want         string
+	}{
+		"lacks it": {"q=at>{start}", "?after=1", "", "?after=1&pageSize=1000&q=at%3E1700000000001"},
+		"has it": {"q=t:s3cret at>{start}", "?q=t%3As3cret%20at%3E1700000000001&pageSize=9&after=1", "",
+			"?q=t%3As3cret%20at%3E1700000000001&pageSize=9&after=1"},
+		"of an operator": {"q=at>{start}", "?after=1", "/events?pageSize=9&after=1",
+			"?pageSize=9&after=1&q=at%3E1700000000001"},
+		"stored with its value": {"q=at>{start}", "?after=1", "/events?q=at%3E1700000000000&pageSize=9&after=1#",
+			"?q=at%3E1700000000000&pageSize=9&after=1"},
+		"only a bound":                 {"from={start}", "?after=1", "", "?after=1&pageSize=1000"},
+		"only a bound, of an operator": {"from={start}", "?after=1", "/events?after=1", "?after=1&pageSize=1000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var seen recorder
+			c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				seen.saw(r)
+				w.Header().Set("Link", "<"+tc.next+`>; rel="next"`)
+				answer(emptyPage)(w, r)
+			}, map[string]string{"EXPORT_CURSOR_IN": "link", "EXPORT_START_PARAM": "none", "EXPORT_PARAMS": tc.params,
+				"EXPORT_NEXT_PARAMS": "add-missing"})
+			cursor := tc.cursor
+			if cursor == "" {
+				cursor = mustFetch(t, c, bridge.Position{Start: start}).Next
+			}
+			if strings.Contains(cursor, "s3cret") {
+				t.Errorf("the cursor %s has the parameter", cursor)
+			}
+			mustFetch(t, c, bridge.Position{Start: start, Cursor: cursor})
+			all := seen.all()
+			if got := all[len(all)-1].RequestURI; got != "/events"+tc.want {
+				t.Errorf("requested %s for %s, want %s", got, cursor, tc.want)
+			}
+		})
+	}
+}
+
+// A position without a start is refused where EXPORT_PARAMS requires one, also if it has a
+// cursor. A cursor that is sent alone requires none.
+func TestCursorWithoutStart(t *testing.T) {
+	t.Parallel()
+	vars := map[string]string{"EXPORT_START_PARAM": "none", "EXPORT_PARAMS": "q=at>{start}"}
+	for in, cursor := range map[string]string{"body": "c", "link": "/events?after=1"} {
+		vars["EXPORT_CURSOR_IN"] = in
+		_, err := fetchAll(t, serve(t, answer(emptyPage), vars), bridge.Position{Cursor: cursor})
+		if f := wantFault(t, err); f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig ||
+			!strings.Contains(f.Error(), `no start for {start} in "q" of EXPORT_PARAMS`) ||
+			!strings.HasPrefix(f.Hint, "reset the stream to a time") {
+			t.Errorf("%s: %v, hint %q", in, f, f.Hint)
+		}
+	}
+	vars["EXPORT_CURSOR_IN"], vars["EXPORT_CURSOR_ALONE"] = "body", "true"
+	mustFetch(t, serve(t, answer(emptyPage), vars), bridge.Position{Cursor: "c"})
+}
+
 // The host of a next URL is not used as a format.
 func TestStrayHostIsText(t *testing.T) {
 	t.Parallel()

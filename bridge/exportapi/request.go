@@ -36,13 +36,13 @@ type requests struct {
 	auth     *credentials
 	template *http.Request
 	static   []params.Param // of EXPORT_PARAMS
-	params   url.Values     // the same as a query, with placeholders
+	carried  []params.Param // those that are more than a bound, so that next URLs have them
 	bounded  bool           // some have a placeholder
 	headers  []param        // of EXPORT_HEADERS
 	// afterFirst is the query of requests with a cursor: the parts before and after the
 	// cursor.
 	afterFirst [2]string
-	cursors    nextlink.Cursors
+	cursors    nextlink.Cursors                     // without Params, see cursorsAt
 	leaks      *share.Value[string, secrets.Finder] // finds credentials
 	sound      string                               // the last cursor without credentials
 }
@@ -54,7 +54,7 @@ func newRequests(cfg *Config, urls endpoints, auth *credentials) requests {
 		r.base = u.EscapedPath()
 	}
 	r.static, _ = cfg.static() // validated
-	r.params = params.Query(r.static)
+	r.carried = slices.DeleteFunc(slices.Clone(r.static), params.Param.Bound)
 	r.bounded = slices.ContainsFunc(r.static, func(p params.Param) bool { return p.Template != "" })
 	r.headers, _ = cfg.headers() // validated
 	r.prepare()
@@ -219,18 +219,18 @@ func (r *requests) query(at bridge.Position, size int) url.Values {
 		query.Set(b.name, b.value)
 	}
 	// Whether a cursor carries these is not documented.
+	maps.Copy(query, r.common(r.static, at, size))
+	return query
+}
+
+// common returns the query of what requests have besides cursor, bounds and key.
+func (r *requests) common(static []params.Param, at bridge.Position, size int) url.Values {
+	query := params.Query(r.cfg.filled(static, at))
 	if r.cfg.PageSizeParam != none {
 		query.Set(r.cfg.PageSizeParam, strconv.Itoa(size))
 	}
 	if r.cfg.namesEvents() {
 		query[paramEvents] = r.cfg.Events
-	}
-	if !r.bounded {
-		maps.Copy(query, r.params)
-		return query
-	}
-	for _, p := range r.cfg.filled(r.static, at) {
-		query.Add(p.Name, p.Value)
 	}
 	return query
 }
@@ -273,7 +273,7 @@ func (r *requests) body(at bridge.Position, size int) ([]byte, error) {
 // prepare builds what requests with the same credentials have in common. They share the
 // header of the template, which is never modified.
 func (r *requests) prepare() {
-	r.cursors = nextlink.Cursors{KeyParam: r.cfg.keyParam(), Key: r.auth.key(), Params: r.params, Known: r.urls.first}
+	r.cursors = nextlink.Cursors{KeyParam: r.cfg.keyParam(), Key: r.auth.key(), Known: r.urls.first}
 	if r.cfg.keyParam() != "" { // a key in a header is in no URL
 		r.cursors.Secrets = []nextlink.Secret{{Name: "auth.0", Value: r.auth.key()},
 			{Name: "auth.1", Value: r.auth.secrets()[0].Reveal()}}
