@@ -93,8 +93,6 @@ type Ports struct {
 	Group Group
 	// OpenSink returns a sink for one change.
 	OpenSink func() (Sink, error)
-	// NoStart is why the export cannot begin at a time, nil if it can.
-	NoStart error
 }
 
 // Controller shows and changes one stream. All methods may be called

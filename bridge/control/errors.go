@@ -97,8 +97,9 @@ type RefusedError struct {
 	// Restored is true if Redis had lost the checkpoint, which is restored now: a retry can
 	// succeed.
 	Restored bool
-	// NoStart is true if the export cannot begin at a time.
-	NoStart bool
+	// NoStart is true if the export cannot begin at a time, NeedsStart if each request
+	// requires one and the target has none.
+	NoStart, NeedsStart bool
 }
 
 func (e *RefusedError) Error() string {

@@ -85,6 +85,9 @@ func (c *Controller) Plan(ctx context.Context, to Target) (*Move, error) {
 	if err := c.cfg.Origin.CheckTarget(m.target); err != nil {
 		return nil, &RefusedError{Detail: err.Error()}
 	}
+	if err := c.refuse(&m.target); err != nil {
+		return nil, err
+	}
 	m.Stream, m.From, m.BaseEpoch, m.from = c.Stream(), endpointOf(&from.Checkpoint), from.Epoch, from
 	if want := c.cfg.Origin; m.target.Entry == nil && !from.Zero() && !from.Origin.Same(want) {
 		m.note("the settings change, from %s to %s", from.Origin, want)
@@ -107,6 +110,19 @@ func (c *Controller) Plan(ctx context.Context, to Target) (*Move, error) {
 	}
 	m.Guarantee = string(c.cfg.Mode)
 	return m, nil
+}
+
+// refuse returns a RefusedError if no request can ask for the position of a target.
+func (c *Controller) refuse(to *bridge.Target) error {
+	if c.cfg.Refuse == nil {
+		return nil
+	}
+	end := c.cfg.Origin.End
+	err := c.cfg.Refuse(bridge.Position{Cursor: to.Cursor, Start: to.Start, End: end, Window: end != 0})
+	if err == nil {
+		return nil
+	}
+	return &RefusedError{Detail: err.Error(), NoStart: to.Start != 0, NeedsStart: to.Start == 0}
 }
 
 // now returns Redis's time, or this machine's while Redis is unreachable.

@@ -433,19 +433,38 @@ func TestExport(t *testing.T) {
 	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) { exports(t, r.now()) })
 }
 
-// TestNoStart: if the API cannot begin at a time, a reset to a time is rejected. A rewind goes
-// to a cursor, and works.
-func TestNoStart(t *testing.T) {
+// A target that the API cannot be asked for is rejected, the other way to set a position is
+// not: if the API cannot begin at a time, a rewind to a cursor works; if each request
+// requires a start, a reset to a time.
+func TestRefusedPosition(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
-		r.ports.NoStart = errors.New("no start")
-		r.control()
-		for _, to := range []control.Target{control.ResetToTime{Time: time.Now()}, control.ResetToLatest{}} {
-			must.Fail(r.Plan(t.Context(), to))(t, control.ErrRejected, "no start")
-		}
-		for _, to := range []control.Target{control.ResetToEarliest{}, control.RewindToTime{Time: time.Now()}} {
-			if _, err := r.Plan(t.Context(), to); err != nil {
-				t.Errorf("%T: %v", to, err)
+		toTime := []control.Target{control.ResetToTime{Time: time.Now()}, control.ResetToLatest{}}
+		toCursor := []control.Target{control.ResetToEarliest{}, control.ResetToCursor{Cursor: "c"},
+			control.RewindToTime{Time: time.Now()}, control.ResetToCurrent{}}
+		for _, starts := range []bool{false, true} {
+			r.engine.Refuse = func(at bridge.Position) error {
+				if (at.Start != 0) == starts {
+					return nil
+				}
+				return errors.New("no start")
+			}
+			r.control()
+			works, fails := toCursor, toTime
+			if starts {
+				works, fails = toTime, toCursor
+			}
+			for _, to := range fails {
+				_, err := r.Plan(t.Context(), to)
+				refused, ok := errors.AsType[*control.RefusedError](err)
+				if !ok || refused.Detail != "no start" || refused.NoStart == starts || refused.NeedsStart != starts {
+					t.Errorf("%T: %v", to, err)
+				}
+			}
+			for _, to := range works {
+				if _, err := r.Plan(t.Context(), to); err != nil {
+					t.Errorf("%T: %v", to, err)
+				}
 			}
 		}
 	})

@@ -300,9 +300,6 @@ func (ResetToEarliest) plan(ctx context.Context, p *planner) (*Move, error) {
 }
 
 func (t ResetToTime) plan(ctx context.Context, p *planner) (*Move, error) {
-	if p.ports.NoStart != nil {
-		return nil, &RefusedError{Detail: p.ports.NoStart.Error(), NoStart: true}
-	}
 	ms := t.Time.UnixMilli()
 	again, trusts := p.repeatsFrom(ctx, t.Time)
 	m := newMove("events from "+t.Time.UTC().Format(time.RFC3339Nano)+" on", bridge.Target{Start: ms}, again)
@@ -316,9 +313,6 @@ func (t ResetToTime) plan(ctx context.Context, p *planner) (*Move, error) {
 }
 
 func (ResetToLatest) plan(ctx context.Context, p *planner) (*Move, error) {
-	if p.ports.NoStart != nil {
-		return nil, &RefusedError{Detail: p.ports.NoStart.Error(), NoStart: true}
-	}
 	t, err := p.now(ctx, p.from.away)
 	if err != nil {
 		return nil, err
@@ -351,9 +345,7 @@ func (ResetToCurrent) plan(ctx context.Context, p *planner) (*Move, error) {
 func (p *planner) followOtherwise() (*Move, error) {
 	from, how, since := &p.from, "by windows", p.from.FollowedUntil()
 	if from.Origin.Follow == bridge.FollowWindows {
-		if how = "by the cursor"; p.ports.NoStart != nil {
-			return nil, &RefusedError{Detail: p.ports.NoStart.Error(), NoStart: true}
-		}
+		how = "by the cursor"
 	}
 	m := newMove(fmt.Sprintf("%s, events from %s on", how, bridge.Instant(since).UTC().Format(time.RFC3339)),
 		bridge.Target{Start: since, FollowOtherwise: true}, Repeats{})

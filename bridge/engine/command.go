@@ -210,7 +210,22 @@ func (j *judge) validateCommand(cmd bridge.Command) string {
 	if err := next.Validate(); err != nil {
 		return "invalid target: " + err.Error()
 	}
+	if refuse := j.e.cfg.Refuse; cmd.Kind == bridge.KindReset && refuse != nil {
+		return unaskable(refuse(next.Position()), next.Origin.Start)
+	}
 	return ""
+}
+
+// unaskable returns why no request can ask for a target, and which target has the start
+// that it lacks; "" if err is nil.
+func unaskable(err error, start int64) string {
+	switch {
+	case err == nil:
+		return ""
+	case start == 0:
+		return err.Error() + "; choose a time, or an entry of the history"
+	}
+	return err.Error()
 }
 
 // validatePause returns why the stream cannot be paused or resumed, or "".

@@ -42,6 +42,9 @@ type Config struct {
 	// StrayCursor returns why a stored cursor cannot belong to the request of these
 	// settings, or nil; a nil StrayCursor is no check.
 	StrayCursor func(cursor string) error
+	// Refuse returns why no request can ask for a position, or nil; a nil Refuse is no
+	// check.
+	Refuse func(at bridge.Position) error
 	// LeakInCursor names the credential that a cursor contains, or ""; nil for no check.
 	LeakInCursor func(cursor string) string
 	// MarksEnd is set for a window if the live stream has seen that the API marks the end

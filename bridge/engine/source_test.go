@@ -278,6 +278,25 @@ func TestTargetWithCredential(t *testing.T) {
 	})
 }
 
+// A target that no request can ask for is refused.
+func TestTargetWithoutRequest(t *testing.T) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.cfg.Refuse = func(at bridge.Position) error {
+			if at.Start == 0 {
+				return errors.New("the request has no start")
+			}
+			return nil
+		}
+		r.follow(25, 5*time.Second)
+		for id, to := range map[string]bridge.Target{"r1": {}, "r2": {Cursor: "c"}} {
+			if a := r.command(id, to); a.Applied || a.Detail != "the request has no start; choose a time, or an entry of the history" {
+				r.t.Errorf("%+v: answer %+v", to, a)
+			}
+		}
+		r.apply("r3", bridge.Target{Start: 1})
+	})
+}
+
 // A target that another request gave is refused, and so is a previous cursor.
 func TestTargetOfAnotherRequest(t *testing.T) {
 	t.Parallel()

@@ -77,6 +77,8 @@ func steered(err error) error {
 		return answer(http.StatusConflict, "Redis had lost the cursor and has it again; retry")
 	case errors.As(err, &refused) && refused.NoStart:
 		return answer(http.StatusConflict, "use a rewind, or the earliest event")
+	case errors.As(err, &refused) && refused.NeedsStart:
+		return answer(http.StatusConflict, "use a rewind, or an event time")
 	case errors.Is(err, control.ErrRejected):
 		return answer(http.StatusConflict, "check the status and plan again")
 	case errors.As(err, &missing) && missing.Left != nil:

@@ -93,16 +93,15 @@ func controllerOf(
 ) *control.Controller {
 	store, kafka, cfg := client.Stream(st.Name), st.Kafka, st.Engine
 	kafka.Known, cfg.Owner = store.Load, s.Owner()
-	noStart := st.Export.Starts()
-	if st.Windows.Windows() { // the watermark is a time, whatever times the API accepts
-		noStart = nil
+	if !st.Windows.Windows() { // the watermark is a time, whatever times the API accepts
+		cfg.Refuse = st.Export.Refuse
 	}
 	group := kafka.Ownership()
 	group.Shared = shared
 	return control.New(cfg, control.Ports{
 		Store: store, Entries: store, Inbox: store, Live: store, Directory: client,
 		Log: kafka.History(), Group: group,
-		OpenSink: func() (control.Sink, error) { return kafka.Sink() }, NoStart: noStart,
+		OpenSink: func() (control.Sink, error) { return kafka.Sink() },
 	})
 }
 

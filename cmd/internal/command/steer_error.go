@@ -45,6 +45,9 @@ func steered(err error) error {
 	case errors.As(err, &refused) && refused.NoStart:
 		e.Code = cli.ExitUsage
 		e.Hint = "use exportbridge cursor rewind, which goes to a commit, or exportbridge cursor reset --to-earliest"
+	case errors.As(err, &refused) && refused.NeedsStart:
+		e.Code = cli.ExitUsage
+		e.Hint = "use exportbridge cursor rewind, which goes to a commit, or exportbridge cursor reset --to-datetime TIME"
 	case errors.As(err, &refused) && refused.Restored:
 		e.Hint = "repeat the command: Redis had lost the checkpoint, which is restored now"
 	case errors.Is(err, control.ErrRejected):

@@ -41,6 +41,8 @@ func TestSteered(t *testing.T) {
 		{&control.ForeignCursorError{Differences: []string{"stream"}}, cli.ExitRefused,
 			"add --accept-other if the API is known to accept it"},
 		{&control.RefusedError{}, cli.ExitFailed, "exportbridge cursor show"},
+		{&control.RefusedError{NeedsStart: true}, cli.ExitUsage,
+			"use exportbridge cursor rewind, which goes to a commit, or exportbridge cursor reset --to-datetime TIME"},
 		{&control.RefusedError{Restored: true}, cli.ExitFailed,
 			"repeat the command: Redis had lost the checkpoint, which is restored now"},
 		{new(control.Move).CheckEpoch(1), cli.ExitFailed, "exportbridge cursor show"},

@@ -19,7 +19,7 @@ func followWindows(st *config.Stream, ports *engine.Ports) {
 		observer.Observe(o)
 	}
 	st.Engine.MarksEnd = true // a page that stays at its watermark marks the end
-	st.Engine.StrayCursor = nil
+	st.Engine.StrayCursor, st.Engine.Refuse = nil, nil
 	ports.Source = windows.New(ports.Source, cfg)
 }
 
