@@ -55,13 +55,10 @@ func Find(page any, h http.Header) Candidates {
 	return c
 }
 
-// leadsOn reports whether a header or pointer has the name of a next cursor.
-func leadsOn(name string) bool { return leads.MatchString(name) && !elsewhere.MatchString(name) }
-
 // cursorHeaders returns the names of the headers that may have the next cursor.
 func cursorHeaders(h http.Header) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(h)), func(name string) bool {
-		return !leadsOn(name) || strings.HasPrefix(name, "Access-Control-") || h.Get(name) == ""
+		return !leadsOn(name, h.Get(name)) || strings.HasPrefix(name, "Access-Control-") || h.Get(name) == ""
 	})
 }
 
@@ -102,7 +99,7 @@ func (c *Candidates) search(value any, at, name string, depth int) {
 func (c *Candidates) text(text, at, name string) {
 	switch place := (Place{"body", at, text}); {
 	case text == "" || attribute.MatchString(name):
-	case leadsOn(at):
+	case leadsOn(at, text):
 		if strings.Contains(text, "://") || strings.HasPrefix(text, "/") || strings.HasPrefix(text, "?") {
 			place.In = "next-url"
 		}
@@ -114,10 +111,10 @@ func (c *Candidates) text(text, at, name string) {
 
 func (c *Candidates) number(text, at, name string) {
 	integer := !strings.ContainsAny(text, ".eE-") && text != "0"
-	switch lower := strings.ToLower(name); {
+	switch {
 	case number.MatchString(name) || pages.MatchString(name):
 		c.Numbers = append(c.Numbers, at)
-	case integer && (strings.Contains(lower, "next") || strings.Contains(lower, "cursor")):
+	case integer && leadsOn(at, text):
 		c.Next = append(c.Next, Place{"body", at, text})
 	case integer && weakly.MatchString(name):
 		c.weak = append(c.weak, Place{"body", at, text})

@@ -14,12 +14,9 @@ import (
 	"exportbridge/bridge/exportapi/internal/scan"
 )
 
-// Names of members and headers. leads matches those of a next page, elsewhere
-// those of other pages: both match whole pointers. The others match names of
-// members that say whether more follows.
+// Names of members and headers. The others than those of leadsOn match names of members
+// that say whether more follows.
 var (
-	leads     = regexp.MustCompile(`(?i)next|cursor|continu|page_?token|skip_?token|scroll_?id|bookmark|marker|/after$`)
-	elsewhere = regexp.MustCompile(`(?i)prev|before|first|start|self|current|last|sync|delta|total|count`)
 	// attribute matches the names of a link's members other than its URL.
 	attribute = regexp.MustCompile(`(?i)^(rel|type|media_?type|content_?type|hreflang|media|title|name|method|profile)$`)
 	more      = regexp.MustCompile(`(?i)^(has_?)?(more|next)(_?(page|results|items|data|available))?$|truncated$`)
@@ -135,7 +132,7 @@ func (s *search) judge(pointer, name string, v *scan.Value) {
 		}
 	case v.Kind == scan.Number && (pages.MatchString(name) || totals.MatchString(name)):
 		s.count(pointer, name, string(text))
-	case !leadsOn(pointer) || attribute.MatchString(name):
+	case !leadsOn(pointer, string(text)) || attribute.MatchString(name):
 	case v.Kind == scan.Number && text[0] != '-' && text[0] != '0' && strings.Contains(strings.ToLower(name), "next"):
 		s.found = bridge.Unread{Where: pointer, Hint: "if it is the next cursor, set EXPORT_CURSOR_FIELD=" + pointer +
 			"; if it is the number of a page, EXPORT_FOLLOW=windows, EXPORT_CURSOR_IN=page-number and EXPORT_CURSOR_PARAM"}
