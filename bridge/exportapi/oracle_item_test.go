@@ -161,7 +161,16 @@ func oracleTime(raw jsontext.Value, format string) (ms int64, ok bool) {
 		if m[3] == "" {
 			zone = m[4] + ":" + m[5]
 		}
-		t, err := time.Parse(time.RFC3339, m[1]+"T"+m[2]+zone)
+		clock, leap := m[2], m[2][6:8] == "60"
+		if leap {
+			clock = clock[:6] + "59"
+		}
+		t, err := time.Parse(time.RFC3339, m[1]+"T"+clock+zone)
+		if leap {
+			if t = t.Add(time.Second); t.Unix()%86400 != 0 {
+				return 0, false
+			}
+		}
 		if y := t.UTC().Year(); err != nil || y < 1 || y > 9999 {
 			return 0, false
 		}

@@ -109,7 +109,8 @@ func thousandths(fraction []byte) (n int64) {
 }
 
 // parseRFC3339 parses an RFC 3339 time. T and Z may be lower case, T may be a space, and
-// the offset may lack its colon as in ISO 8601. utc allows a time without an offset.
+// the offset may lack its colon as in ISO 8601. utc allows a time without an offset. A leap
+// second, at the end of a day in UTC, is read as the beginning of the next day.
 func parseRFC3339(b []byte, utc bool) (ms int64, ok bool) {
 	const date = len("2006-01-02T15:04:05")
 	if len(b) < date || b[4] != '-' || b[7] != '-' || b[13] != ':' || b[16] != ':' ||
@@ -126,24 +127,27 @@ func parseRFC3339(b []byte, utc bool) (ms int64, ok bool) {
 	year += 100 * century
 	ok = ok1 && ok2 && ok3 && ok4 && ok5 && ok6 && ok7
 	if !ok || month < 1 || month > 12 || day < 1 || day > daysIn(year, month) ||
-		hour > 23 || minute > 59 || second > 59 {
+		hour > 23 || minute > 59 || second > 60 {
 		return 0, false
 	}
-	rest := b[date:]
+	rest, leap := b[date:], second == 60
 	ms = ((daysSinceEpoch(year, month, day)*24+hour)*60+minute)*60_000 + second*1000
 	if len(rest) > 0 && rest[0] == '.' {
 		end, ok := skipDigits(rest, 1)
 		if !ok {
 			return 0, false
 		}
-		ms += thousandths(rest[1:end])
+		if !leap {
+			ms += thousandths(rest[1:end])
+		}
 		rest = rest[end:]
 	}
-	if len(rest) == 0 {
-		return ms, utc
+	if ok = utc; len(rest) > 0 {
+		var offset int64
+		offset, ok = zoneMinutes(rest)
+		ms -= offset * 60_000
 	}
-	offset, ok := zoneMinutes(rest)
-	return ms - offset*60_000, ok
+	return ms, ok && (!leap || ms%86_400_000 == 0)
 }
 
 // zoneMinutes parses the offset of an RFC 3339 time.
