@@ -2,6 +2,7 @@ package windows
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -73,11 +74,12 @@ func (c *Config) late() (back, every time.Duration, err error) {
 		return 0, 0, nil
 	}
 	within, often, _ := strings.Cut(c.Late, "/")
-	if back, err = time.ParseDuration(within); err == nil {
-		every, err = time.ParseDuration(often)
+	if back, err = bridge.ParseDuration(within); err == nil {
+		every, err = bridge.ParseDuration(often)
 	}
 	switch {
 	case err != nil:
+		err = fmt.Errorf("one of them %w", err)
 	case back > maxLookBack || back <= c.LookBack:
 		err = errors.New("the range must be longer than EXPORT_LOOK_BACK, and at most 168h")
 	case every < time.Minute || every > back:

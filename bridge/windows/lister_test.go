@@ -200,6 +200,19 @@ func TestLate(t *testing.T) {
 	})
 }
 
+// EXPORT_LATE takes days, as other durations do. It reaches two intervals further.
+func TestLateInDays(t *testing.T) {
+	t.Parallel()
+	for late, want := range map[string]time.Duration{"7d/1h": 170 * time.Hour, "1d12h/PT2H": 40 * time.Hour,
+		"8d/1h": 0, "-1d/1h": 0, "1d/-1h": 0, "7d": 0} {
+		cfg := windows.DefaultConfig()
+		cfg.Late, cfg.Settle = late, 0
+		if err := cfg.Validate(); (err == nil) != (want > 0) || err == nil && cfg.Reach() != want {
+			t.Errorf("%s reaches %v, %v; want %v", late, cfg.Reach(), err, want)
+		}
+	}
+}
+
 // TestListsAtStart: an event that appears behind the watermark just after it was listed is
 // there at the end of a session that begins at once, as "run --once" does.
 func TestListsAtStart(t *testing.T) {
