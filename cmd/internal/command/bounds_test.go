@@ -59,4 +59,13 @@ func TestWithoutBounds(t *testing.T) {
 			t.Errorf("%v: %+v", args, got)
 		}
 	}
+	// EXPORT_PARAMS has the bounds. It is a secret, so these commands do not read it.
+	w.env["EXPORT_PARAMS"], w.env["EXPORT_START"] = "q=at>{start}", "-1d"
+	for _, args := range [][]string{
+		{"pause"}, {"resume"}, {"cursor", "show"}, {"cursor", "reset", "--to-datetime", "-1h"},
+	} {
+		if got := runProgram(t, w.env, args...); got.code != cli.ExitOK {
+			t.Errorf("%v with bounds in EXPORT_PARAMS: %+v", args, got)
+		}
+	}
 }

@@ -271,6 +271,8 @@ func (l *loader) loadStream(name string, need Uses, now time.Time) Stream {
 	export.fillEngine(&st, now)
 	if need&WithoutKey == 0 { // else parameters and headers are not read, because they are secrets
 		st.Engine.Origin.Request = request
+	} else if l.src.has("EXPORT_PARAMS", name) { // they may have the bounds
+		st.Export.Params = "start={start},end={end}"
 	}
 	if need&UsesExport != 0 {
 		l.take(export.problems)

@@ -87,6 +87,18 @@ func (s sources) get(name string) (string, place, bool) {
 	return "", place{kind: FromDefault}, false
 }
 
+// has reports whether a stream's variable, or its file, is set in other places than the command.
+func (s sources) has(variable, stream string) bool {
+	for _, l := range s.layers {
+		for _, name := range []string{variable, streamPrefix(stream) + variable} {
+			if l.kind != FromCommand && (l.vars[name] != "" || l.vars[name+FileSuffix] != "") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // find returns the value of a variable for one stream ("" for none): the value that is
 // set, else that of the profile, else "" and FromDefault. Its errors name the variable.
 func (s sources) find(v *Variable, stream string) (string, place, error) {
