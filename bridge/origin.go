@@ -89,6 +89,31 @@ func (c *Checkpoint) RoutesConflict(topic, routes string) error {
 	return nil
 }
 
+// SameOriginHint is the hint for settings that OriginConflict rejects.
+const SameOriginHint = "set EXPORT_RESOURCE, EXPORT_EVENTS and EXPORT_ITEM_ID as for the bridge"
+
+// OriginConflict returns how the resource, the event types or the ids of want differ from those
+// of the stream at c. It returns nil if they do not, or if the stream has not started.
+func (c *Checkpoint) OriginConflict(want Origin) error {
+	have := c.Origin.selection()
+	if c.Zero() || have == want.selection() {
+		return nil
+	}
+	return fmt.Errorf("the stream exports %s, these settings request %s", have, want.selection())
+}
+
+// selection describes the events, and their ids, for people.
+func (o Origin) selection() string {
+	text := o.Resource
+	if len(o.Events) > 0 {
+		text += " (" + strings.Join(o.Events, ", ") + ")"
+	}
+	if o.ItemID != "" {
+		text += ", ids at " + o.ItemID
+	}
+	return text
+}
+
 // BoundText describes a bound of an export for people; 0 is the earliest event.
 func BoundText(ms int64) string {
 	if ms == 0 {

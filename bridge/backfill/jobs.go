@@ -223,6 +223,7 @@ const (
 	OtherKind     Reason = "other-kind"     // the job is of the other kind
 	OtherResource Reason = "other-resource" // the stream has another resource now
 	OtherSource   Reason = "other-source"   // the stream has another source now
+	OtherOrigin   Reason = "other-origin"   // the stream has other event types or ids now
 	OtherRoutes   Reason = "other-routes"   // the stream has another topic or other routes now
 	OtherPlan     Reason = "other-plan"     // the plan was deleted or has other windows
 	InUse         Reason = "in-use"         // another process works on it

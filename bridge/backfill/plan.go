@@ -122,11 +122,11 @@ type Topics interface {
 // Planner plans, begins, resumes and runs the jobs of one stream.
 type Planner struct {
 	Jobs *Jobs
-	// Resource, Events, Topic, Routes and PageSize are the stream's.
-	Resource      string
-	Events        []string
-	Topic, Routes string
-	PageSize      int
+	// Resource, ItemID, Events, Topic, Routes and PageSize are the stream's.
+	Resource, ItemID string
+	Events           []string
+	Topic, Routes    string
+	PageSize         int
 	// Request is the fingerprint of what the settings request.
 	Request bridge.Fingerprint
 	// RateLimit is the default of a job's limit, in requests per second; 0 is none.
@@ -226,7 +226,7 @@ func (p *Planner) Plan(ctx context.Context, s *Spec, now time.Time) (*Plan, erro
 }
 
 // checkSource gives the job the live stream's source, and rejects settings that request
-// another list, or publish by other routes.
+// another list, publish other events or ids, or publish by other routes.
 func (p *Planner) checkSource(ctx context.Context, plan *Plan) error {
 	live, err := newest(ctx, p.Live)
 	if err != nil {
@@ -238,10 +238,26 @@ func (p *Planner) checkSource(ctx context.Context, plan *Plan) error {
 		return reject(OtherSource, &plan.Job, "the settings are not those of stream %s: %s changed",
 			p.Name(), strings.Join(elsewhere, ", "))
 	}
+	if err := p.checkOrigin(&live, &plan.Job); err != nil {
+		return err
+	}
 	if err := live.RoutesConflict(p.Topic, p.Routes); err != nil && plan.Job.Kind == Backfill {
 		return reject(OtherRoutes, &plan.Job, "%v", err)
 	}
 	plan.Job.Source, plan.Job.Request, plan.Job.MarksEnd = live.Source, p.Request, live.MarksEnd && live.Listing == nil
+	return nil
+}
+
+// checkOrigin rejects a job that publishes other events, or ids, than the live stream. A replay
+// has its own event types.
+func (p *Planner) checkOrigin(live *bridge.Checkpoint, j *Job) error {
+	want := bridge.Origin{Resource: j.Resource, Events: j.Events, ItemID: p.ItemID}
+	if j.Kind == Replay {
+		want.Events = live.Origin.Events
+	}
+	if err := live.OriginConflict(want); err != nil {
+		return reject(OtherOrigin, j, "%v", err)
+	}
 	return nil
 }
 

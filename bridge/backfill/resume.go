@@ -137,7 +137,8 @@ func (p *Planner) goOn(ctx context.Context, r *Resumption, listed *Job, how func
 }
 
 // checkResumed gives a job of an older version the live stream's source and request. It
-// rejects a job of another source, and settings that request another list than the job.
+// rejects a job of another source, settings that request another list than the job, and other
+// events or ids than the stream's.
 func (p *Planner) checkResumed(ctx context.Context, job *Job) error {
 	live, err := newest(ctx, p.Live)
 	if err != nil {
@@ -146,6 +147,9 @@ func (p *Planner) checkResumed(ctx context.Context, job *Job) error {
 	if live.Source.Conflict(job.Source) != nil {
 		return reject(OtherSource, job,
 			"job %s exports %s, but stream %s now exports %s", job.ID, job.Source, job.Stream, live.Source)
+	}
+	if err := p.checkOrigin(&live, job); err != nil {
+		return err
 	}
 	job.Source, job.MarksEnd = cmp.Or(job.Source, live.Source), job.MarksEnd || live.MarksEnd && live.Listing == nil
 	if !p.Request.Known() {

@@ -33,7 +33,7 @@ func TestOtherRoutes(t *testing.T) {
 	inOwnWorld(t, 10, func(t *testing.T, w *world) {
 		s, _ := w.beside()
 		s.Routes = "a*=T.a"
-		live := bridge.Checkpoint{Format: 1, Stream: stream, Origin: bridge.Origin{Start: second(5000)}}
+		live := bridge.Checkpoint{Format: 1, Stream: stream, Origin: bridge.Origin{Resource: "events", Start: second(5000)}}
 		for routes, want := range map[string]backfill.Reason{
 			"": backfill.OtherRoutes, "b*=T.b": backfill.OtherRoutes, s.Routes: "",
 		} {

@@ -223,6 +223,45 @@ func TestJobRules(t *testing.T) {
 	}
 }
 
+// TestJobOtherEvents: a job has the ids of the live stream, and a backfill its event types. A
+// replay has its own event types.
+func TestJobOtherEvents(t *testing.T) {
+	t.Parallel()
+	live := checkpoints{{Format: 1, Origin: bridge.Origin{Resource: "events", Events: []string{"a"}, ItemID: "/id",
+		Start: second(5000)}}}
+	for _, c := range []struct {
+		kind    backfill.Kind
+		ids     string
+		events  []string
+		refused bool
+	}{
+		{backfill.Backfill, "/id", []string{"a"}, false},
+		{backfill.Backfill, "/id", nil, true},
+		{backfill.Backfill, "", []string{"a"}, true},
+		{backfill.Replay, "/id", []string{"b"}, false},
+		{backfill.Replay, "", []string{"a"}, true},
+	} {
+		inWorld(t, 10, func(t *testing.T, w *world) {
+			wants := func(err error) {
+				t.Helper()
+				if refused := reasonOf(err) == backfill.OtherOrigin; refused != c.refused || !refused && err != nil {
+					t.Errorf("%+v: %v", c, err)
+				}
+			}
+			plan := w.plan(10, 2)
+			plan.Kind, plan.Events = c.kind, c.events
+			w.begin(plan)
+			p := w.planner()
+			p.Live, p.ItemID, p.Events = live, c.ids, c.events
+			_, err := p.Resumable(t.Context(), &backfill.Resumption{ID: plan.ID})
+			wants(err)
+			_, err = p.Plan(t.Context(), &backfill.Spec{Kind: c.kind, From: second(0), To: second(10),
+				AllowOverlap: c.kind == backfill.Backfill}, time.Now())
+			wants(err)
+		})
+	}
+}
+
 // TestRunOtherTopic: a window publishes nothing into a topic that was made again since
 // the job began.
 func TestRunOtherTopic(t *testing.T) {

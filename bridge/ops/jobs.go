@@ -305,6 +305,7 @@ var refusals = map[backfill.Reason]string{
 	backfill.WasCancelled:  "start a new job for the remaining windows",
 	backfill.OtherResource: "correct EXPORT_RESOURCE",
 	backfill.OtherSource:   bridge.SameRequestHint + ", or start a new job",
+	backfill.OtherOrigin:   bridge.SameOriginHint + ", or start a new job",
 	backfill.OtherRoutes:   bridge.SameRoutesHint,
 	backfill.InUse:         "wait until that process stops, or ends the job",
 	backfill.WasPaused:     "resume the job again to end the pause",

@@ -71,9 +71,9 @@ func (c *comparison) repairable(ctx context.Context) error {
 			e.Position = live.Settled()
 		}
 		return e
-	case originText(live.Origin) != originText(c.Origin):
-		return reject(OtherOrigin, "the stream exports %s, these settings request %s",
-			originText(live.Origin), originText(c.Origin))
+	}
+	if err := live.OriginConflict(c.Origin); err != nil {
+		return reject(OtherOrigin, "%v", err)
 	}
 	if err := live.RoutesConflict(c.kept[0].Topic, c.Routes); err != nil {
 		return reject(OtherRoutes, "%v", err)
@@ -119,17 +119,6 @@ func (c *comparison) checkSource(page *bridge.Page) error {
 			"without its clock nothing shows which events the stream may still publish")
 	}
 	return nil
-}
-
-func originText(o bridge.Origin) string {
-	text := o.Resource
-	if len(o.Events) > 0 {
-		text += " (" + strings.Join(o.Events, ", ") + ")"
-	}
-	if o.ItemID != "" {
-		text += ", ids at " + o.ItemID
-	}
-	return text
 }
 
 // overlapsBackfill rejects a range that an unfinished backfill overlaps.

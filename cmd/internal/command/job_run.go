@@ -129,6 +129,8 @@ func jobError(err error) error {
 		e.Code, e.Hint = cli.ExitUsage, "EXPORT_RESOURCE="+j.Resource
 	case backfill.OtherSource:
 		e.Hint = bridge.SameRequestHint
+	case backfill.OtherOrigin:
+		e.Code, e.Hint = cli.ExitUsage, bridge.SameOriginHint
 	case backfill.OtherRoutes:
 		e.Code, e.Hint = cli.ExitUsage, bridge.SameRoutesHint
 	case backfill.NoBounds:

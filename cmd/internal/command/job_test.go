@@ -63,7 +63,8 @@ func TestJobErrors(t *testing.T) {
 		backfill.Unknown: cli.ExitFailed, backfill.Exists: cli.ExitFailed, backfill.IsDone: cli.ExitFailed,
 		backfill.WasCancelled: cli.ExitFailed,
 		backfill.OtherKind:    cli.ExitUsage, backfill.OtherResource: cli.ExitUsage, backfill.OtherPlan: cli.ExitFailed,
-		backfill.InUse: cli.ExitNotOwner, backfill.Overlaps: cli.ExitFailed,
+		backfill.OtherOrigin: cli.ExitUsage,
+		backfill.InUse:       cli.ExitNotOwner, backfill.Overlaps: cli.ExitFailed,
 		backfill.NoBounds: cli.ExitUsage,
 	} {
 		refused := &backfill.RejectedError{Reason: why, Job: backfill.Job{ID: "aaaaaa", Kind: backfill.Backfill,

@@ -42,7 +42,8 @@ func JobPlanner(
 	}
 	plans, w := st.Kafka.Jobs(logs), &jobPorts{all: s, Stream: st, log: slog.New(quiet{log.Handler()})}
 	return &backfill.Planner{
-		Jobs: backfill.NewJobs(plans, st.Name), Resource: st.Export.Resource, Events: st.Export.Events, Topic: st.Kafka.Topic,
+		Jobs: backfill.NewJobs(plans, st.Name), Resource: st.Export.Resource, ItemID: st.Export.IDs(),
+		Events: st.Export.Events, Topic: st.Kafka.Topic,
 		Request: st.Engine.Origin.Request, PageSize: st.Export.PageSize, RateLimit: perSecond,
 		SessionTimeout: st.Kafka.SessionTimeout,
 		Live:           st.Kafka.History(), Topics: w, CheckAPI: w.checkAPI, Open: w.open,

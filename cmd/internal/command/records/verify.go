@@ -210,7 +210,7 @@ var verifyHints = map[reconcile.Reason]string{
 	reconcile.NotPassed: "repeat the command when the stream has passed the range; " +
 		"exportbridge status shows its position",
 	reconcile.NotKept:      "choose a later range: nothing of this one is left",
-	reconcile.OtherOrigin:  "set EXPORT_RESOURCE, EXPORT_EVENTS and EXPORT_ITEM_ID as for the bridge",
+	reconcile.OtherOrigin:  bridge.SameOriginHint,
 	reconcile.OtherSource:  bridge.SameRequestHint,
 	reconcile.StreamPaused: "run exportbridge resume, then repeat the command",
 	reconcile.NotRunning:   "start exportbridge run, then repeat the command",
