@@ -1,6 +1,7 @@
 package backfill_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -85,7 +86,7 @@ func get[T any](p *process, name string, call func() (T, error)) (T, error) {
 	return v, err
 }
 
-// Records implements backfill.Log, as do Change, Watch and Members.
+// Records implements backfill.Log, as do Change, Begin, Watch and Members.
 func (p *process) Records(ctx context.Context, age time.Duration) (plans, checkpoints map[string]*kgo.Record, err error) {
 	err = p.do("Records", func() (err error) { plans, checkpoints, err = p.x.log.Records(ctx, age); return err })
 	return plans, checkpoints, err
@@ -105,6 +106,17 @@ func (p *process) Change(ctx context.Context, id string, change func(*kgo.Record
 		return refused
 	}
 	return err
+}
+
+func (p *process) Begin(ctx context.Context, id string, check func(map[string]*kgo.Record) ([]byte, error)) error {
+	var refused error // by the caller's function
+	err := p.do("Begin", func() error {
+		return p.x.log.Begin(ctx, id, func(plans map[string]*kgo.Record) (plan []byte, err error) {
+			plan, refused = check(plans)
+			return plan, refused
+		})
+	})
+	return cmp.Or(refused, err)
 }
 
 func (p *process) Watch(ctx context.Context, id string, visit func(*kgo.Record)) error {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -144,7 +145,7 @@ func (x *explored) carryOut(p *process) {
 	job, err := planner.Resume(x.t.Context(), &backfill.Resumption{ID: "aaaaaa", Kind: backfill.Backfill})
 	if reasonOf(err) == backfill.Unknown {
 		job = x.wanted
-		err = jobs.Begin(x.t.Context(), job)
+		err = jobs.Begin(x.t.Context(), job, false)
 	}
 	if err == nil {
 		p.owner = x.group.Open("")
@@ -223,7 +224,7 @@ func (p jobPlan) plans(calls []string) []jobPlan {
 		}
 		p.at = ""
 		for how := range twin + 1 {
-			if commits := strings.Contains(at, "Publish") || strings.Contains(at, "Change"); !commits && (how == persisted || how == killedAfter) {
+			if commits := regexp.MustCompile("Publish|Change|Begin").MatchString(at); !commits && (how == persisted || how == killedAfter) {
 				continue
 			}
 			p.fails = [2]failing{{at, how}}

@@ -107,6 +107,15 @@ func (l *planLog) Change(ctx context.Context, id string, change func(*kgo.Record
 	return nil
 }
 
+func (l *planLog) Begin(ctx context.Context, id string, check func(map[string]*kgo.Record) ([]byte, error)) error {
+	return l.Change(ctx, id, func(have *kgo.Record) (plan []byte, gone []string, err error) {
+		if plan, err = check(l.plans); plan == nil && have != nil {
+			plan = have.Value
+		}
+		return plan, nil, err
+	})
+}
+
 func (l *planLog) Watch(ctx context.Context, id string, visit func(*kgo.Record)) error {
 	for ctx.Err() == nil {
 		l.mu.Lock()
@@ -293,10 +302,10 @@ func (w *world) start(job backfill.Job) *backfill.Run {
 	return w.planner().Run(job, "a test")
 }
 
-// begin commits a plan.
+// begin commits a plan, whatever it overlaps.
 func (w *world) begin(plan backfill.Job) backfill.Job {
 	w.t.Helper()
-	if err := w.jobs.Begin(w.t.Context(), plan); err != nil {
+	if err := w.jobs.Begin(w.t.Context(), plan, true); err != nil {
 		w.t.Fatal(err)
 	}
 	return plan

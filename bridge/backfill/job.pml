@@ -27,7 +27,8 @@
  *
  * Not modelled: windows that run at a time (each is a stream of its own), what
  * is inside a page, the plan before it is committed, and the range: whether the
- * live stream publishes it is decided before the job begins.
+ * live stream publishes it is decided before the job begins; whether another
+ * backfill does, in the transaction that begins it (kafkasink/jobs.go Begin).
  *
  * Assertions
  *   ONCE    a page is published once, and none is left out

@@ -28,6 +28,10 @@ type Log interface {
 	// Change returns the error of change unchanged. After any other error the outcome
 	// is unknown.
 	Change(ctx context.Context, id string, change func(have *kgo.Record) (plan []byte, gone []string, err error)) error
+	// Begin commits the plan of a new job that check returns, nothing if check returns nil.
+	// check receives the stream's committed plans by job id; no other Begin of the stream
+	// commits after check has received them. Begin is as Change otherwise.
+	Begin(ctx context.Context, id string, check func(plans map[string]*kgo.Record) (plan []byte, err error)) error
 	// Watch calls visit with the committed plan of a job and with each later one, until
 	// ctx ends or a permanent error occurs.
 	Watch(ctx context.Context, id string, visit func(plan *kgo.Record)) error
@@ -127,15 +131,34 @@ func (j *Jobs) Watch(ctx context.Context, id string, visit func(Job)) error {
 	})
 }
 
-// Begin commits the plan of a new job.
-func (j *Jobs) Begin(ctx context.Context, plan Job) error {
-	_, err := j.change(ctx, plan.ID, func(have Job) (Job, error) {
-		if have.Version != 0 && (have.Created != plan.Created || !have.sameBounds(&plan)) {
-			return have, reject(Exists, &have, "job %s already exists", plan.ID)
+// Begin commits the plan of a new job. Unless overlap is allowed, it rejects a backfill whose
+// range an earlier one covers, also one that another process has begun since Planner.Plan.
+func (j *Jobs) Begin(ctx context.Context, plan Job, allowOverlap bool) error {
+	return j.log.Begin(ctx, plan.ID, func(plans map[string]*kgo.Record) ([]byte, error) {
+		have, err := decodePlan(plans[plan.ID])
+		switch {
+		case err != nil:
+			return nil, err
+		case have.Version == 0:
+		case have.Created != plan.Created || !have.sameBounds(&plan):
+			return nil, reject(Exists, &have, "job %s already exists", plan.ID)
+		default: // an earlier call has committed it
+			return nil, nil
 		}
-		return plan, nil
+		for _, r := range plans {
+			if allowOverlap || plan.Kind != Backfill {
+				break
+			}
+			other, err := decodePlan(r)
+			if err != nil {
+				return nil, err
+			}
+			if text := plan.overlapWithJob(&other); text != "" {
+				return nil, reject(Overlaps, &plan, "%s", text)
+			}
+		}
+		return json.Marshal(plan)
 	})
-	return err
 }
 
 // sameBounds reports whether two plans have the same windows.

@@ -12,6 +12,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // checkpoints is a bridge.CheckpointLog, newest first.
@@ -76,6 +77,25 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
+// TestOverlapOfTwoOperators: of two backfills of one range that two operators begin at the
+// same time, one is rejected, unless it may overlap.
+func TestOverlapOfTwoOperators(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 10)
+	w.live = checkpoints{{Origin: bridge.Origin{Start: second(5000)}}}
+	planner, ask := w.planner(), ask(40)
+	var plans [3]*backfill.Plan
+	for i := range plans {
+		ask.AllowOverlap = i == 2
+		plans[i] = must.Get(planner.Plan(t.Context(), ask, time.Now()))(t)
+	}
+	for i, want := range []backfill.Reason{"", backfill.Overlaps, ""} {
+		if _, err := planner.Begin(t.Context(), plans[i]); reasonOf(err) != want || want == "" && err != nil {
+			t.Errorf("operator %d: %v, want %q", i, err, want)
+		}
+	}
+}
+
 // TestList: jobs come oldest first, and each window has what its checkpoint says,
 // if its bounds are the plan's.
 func TestList(t *testing.T) {
@@ -126,7 +146,7 @@ func TestList(t *testing.T) {
 			!errors.Is(err, bridge.ErrForeign) || !strings.Contains(err.Error(), "key job/events/cccccc") {
 			t.Errorf("a plan of a newer version: %v", err)
 		}
-		if err := w.jobs.Begin(t.Context(), backfill.Job{ID: "cccccc"}); !errors.Is(err, bridge.ErrForeign) {
+		if err := w.jobs.Begin(t.Context(), backfill.Job{ID: "cccccc"}, false); !errors.Is(err, bridge.ErrForeign) {
 			t.Errorf("it is overwritten: %v", err)
 		}
 	})

@@ -31,14 +31,22 @@ func (p *Planner) overlaps(ctx context.Context, plan *Job) (texts []string, begu
 	}
 	all, err := p.Jobs.List(ctx, 0)
 	for i := range all {
-		other := &all[i]
-		if other.Kind == Backfill && other.Publishes(plan.Topics()) && other.From < plan.To && plan.From < other.To {
-			texts = append(texts, fmt.Sprintf("backfill %s (%s) covers %s to %s",
-				other.ID, other.State, bridge.BoundText(other.From), bridge.BoundText(other.To)))
+		if text := plan.overlapWithJob(&all[i]); text != "" {
+			texts = append(texts, text)
 			break
 		}
 	}
 	return texts, begun, err
+}
+
+// overlapWithJob describes the range of another backfill if the job has a part of it; empty
+// if not.
+func (j *Job) overlapWithJob(other *Job) string {
+	if other.Kind != Backfill || !other.Publishes(j.Topics()) || other.From >= j.To || j.From >= other.To {
+		return ""
+	}
+	return fmt.Sprintf("backfill %s (%s) covers %s to %s",
+		other.ID, other.State, bridge.BoundText(other.From), bridge.BoundText(other.To))
 }
 
 // overlapWithStream describes which part of the job the stream has published or will

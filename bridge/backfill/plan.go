@@ -168,6 +168,8 @@ type Plan struct {
 	Job Job
 	// Notes are what the operator should know before the job begins.
 	Notes []string
+
+	allowOverlap bool // of the Spec
 }
 
 // Hash differs between plans with different ids, with different events, or with a different
@@ -196,7 +198,7 @@ func (p *Planner) Plan(ctx context.Context, s *Spec, now time.Time) (*Plan, erro
 		return nil, Invalid("events", "cannot be chosen: resource %s has no event types", p.Resource)
 	}
 	n := s.windows()
-	plan := &Plan{Job: Job{
+	plan := &Plan{allowOverlap: s.AllowOverlap, Job: Job{
 		Version: p.version(), ID: cmp.Or(s.ID, strings.ToLower(rand.Text()[:6])), Kind: s.Kind,
 		Stream: p.Name(), Resource: p.Resource, Events: p.Events, Topic: p.Topic, Routes: p.Routes,
 		From: s.From, To: s.To, Windows: Split(s.From, s.To, n),
@@ -313,8 +315,8 @@ func (p *Planner) checkAPI(ctx context.Context, plan *Plan) error {
 	return nil
 }
 
-// Begin creates the missing topics of a planned job and commits the job, which can be
-// resumed from then on.
+// Begin creates the missing topics of a planned job and commits the job as Jobs.Begin does. The
+// job can be resumed from then on.
 func (p *Planner) Begin(ctx context.Context, plan *Plan) (Job, error) {
 	ids, err := p.Topics.Create(ctx, &plan.Job)
 	if err != nil {
@@ -323,5 +325,5 @@ func (p *Planner) Begin(ctx context.Context, plan *Plan) (Job, error) {
 	plan.Job.TopicID = ids[plan.Job.Topic]
 	delete(ids, plan.Job.Topic)
 	plan.Job.RoutedIDs = ids
-	return plan.Job, p.Jobs.Begin(ctx, plan.Job)
+	return plan.Job, p.Jobs.Begin(ctx, plan.Job, plan.allowOverlap)
 }

@@ -58,14 +58,14 @@ func TestBegin(t *testing.T) {
 	inOwnWorld(t, 10, func(t *testing.T, w *world) {
 		w.log.fails[1] = bridgetest.Failed
 		plan := w.plan(10, 2)
-		if err := w.jobs.Begin(t.Context(), plan); !errors.Is(err, bridgetest.ErrDown) {
+		if err := w.jobs.Begin(t.Context(), plan, false); !errors.Is(err, bridgetest.ErrDown) {
 			t.Fatal(err)
 		}
 		if all, err := w.jobs.List(t.Context(), 0); len(all) > 0 || err != nil {
 			t.Errorf("%v, %v", all, err)
 		}
 		w.log.fails[2] = bridgetest.Persisted
-		if err := w.jobs.Begin(t.Context(), plan); !errors.Is(err, bridgetest.ErrDown) {
+		if err := w.jobs.Begin(t.Context(), plan, false); !errors.Is(err, bridgetest.ErrDown) {
 			t.Fatal(err)
 		}
 		w.begin(plan) // the same plan once more
@@ -73,7 +73,7 @@ func TestBegin(t *testing.T) {
 		other.Created++
 		bounds.Windows = backfill.Split(plan.From, plan.To, 3)
 		for _, p := range []backfill.Job{other, bounds} {
-			if err := w.jobs.Begin(t.Context(), p); reasonOf(err) != backfill.Exists {
+			if err := w.jobs.Begin(t.Context(), p, false); reasonOf(err) != backfill.Exists {
 				t.Errorf("another plan: %v", err)
 			}
 		}

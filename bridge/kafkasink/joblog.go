@@ -66,9 +66,10 @@ func (t turn) take(ctx context.Context) error {
 
 func (t turn) release() { <-t }
 
-// records returns the records of a stream's jobs, at most age old.
+// records returns the records of a stream's jobs, at most age old. If whole is set, it waits for
+// open transactions, behind which committed records are not visible.
 func (l *jobLog) records(
-	ctx context.Context, j *Jobs, age time.Duration,
+	ctx context.Context, j *Jobs, age time.Duration, whole bool,
 ) (plans, checkpoints map[string]*kgo.Record, err error) {
 	if err := l.reading.take(ctx); err != nil {
 		return nil, nil, fmt.Errorf("read the jobs of stream %s: %w", j.cfg.Stream, err)
@@ -78,7 +79,7 @@ func (l *jobLog) records(
 		cfg := j.config("")
 		_, err := kafkaclient.With(ctx, &cfg.Config, cfg.Topic,
 			func(ctx context.Context, client *kafkaclient.Client) (struct{}, error) {
-				if err := l.readOn(ctx, cfg, client); err != nil {
+				if err := l.readOn(ctx, cfg, client, whole); err != nil {
 					return struct{}{}, fmt.Errorf("read the jobs of stream %s: %w", j.cfg.Stream, err)
 				}
 				return struct{}{}, nil
@@ -92,7 +93,7 @@ func (l *jobLog) records(
 }
 
 // readOn reads the records committed since the last read, or the whole topic.
-func (l *jobLog) readOn(ctx context.Context, cfg *Config, client *kafkaclient.Client) error {
+func (l *jobLog) readOn(ctx context.Context, cfg *Config, client *kafkaclient.Client, whole bool) error {
 	topics, err := client.Describe(ctx, cfg.CheckpointTopic)
 	if err != nil {
 		return err
@@ -111,6 +112,11 @@ func (l *jobLog) readOn(ctx context.Context, cfg *Config, client *kafkaclient.Cl
 	log := client.Log(t.Name, t.ID)
 	began := time.Now()
 	spans, err := log.Bounds(ctx)
+	if err == nil && whole {
+		var all map[string]map[int32]kafkaclient.Span
+		all, err = client.Bounds(ctx, t.Name)
+		spans = all[t.Name]
+	}
 	if err != nil {
 		return err
 	}

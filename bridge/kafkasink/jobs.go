@@ -25,6 +25,10 @@ const (
 // the windows' names.
 const planKeyPrefix = "job/"
 
+// beginnings is in place of an id in the transactions that begin the jobs of a stream: they
+// fence each other.
+const beginnings = "begin"
+
 func planKey(stream, id string) string { return planKeyPrefix + stream + "/" + id }
 
 // Jobs stores the plans of a stream's jobs in the topic
@@ -53,7 +57,7 @@ func (j *Jobs) config(id string) *Config {
 func (j *Jobs) Records(ctx context.Context, age time.Duration) (plans, checkpoints map[string]*kgo.Record, err error) {
 	ctx, cancel := context.WithTimeout(ctx, jobsTimeout)
 	defer cancel()
-	return j.log.records(ctx, j, age)
+	return j.log.records(ctx, j, age, false)
 }
 
 // Change commits, in one transaction, the plan that change returns and the
@@ -66,6 +70,47 @@ func (j *Jobs) Records(ctx context.Context, age time.Duration) (plans, checkpoin
 func (j *Jobs) Change(
 	ctx context.Context, id string, change func(have *kgo.Record) (next []byte, gone []string, err error),
 ) error {
+	key := planKey(j.cfg.Stream, id)
+	return j.commit(ctx, id, j.config(id), func(ctx context.Context, s *session) (own []kgo.Record, refused, err error) {
+		have, err := s.takePlan(ctx, key)
+		if err != nil {
+			return nil, nil, err
+		}
+		next, gone, refused := change(have)
+		return s.cfg.jobRecords(key, next, gone), refused, nil
+	})
+}
+
+// Begin commits the plan of a new job that check returns, nothing if check returns nil. check
+// receives the committed plans of the stream by job id; no other Begin of the stream commits
+// after check has received them. Begin is as Change otherwise.
+func (j *Jobs) Begin(
+	ctx context.Context, id string, check func(plans map[string]*kgo.Record) (plan []byte, err error),
+) error {
+	cfg := j.config(beginnings)
+	return j.commit(ctx, id, cfg, func(ctx context.Context, s *session) (own []kgo.Record, refused, err error) {
+		if _, _, _, err := s.takeJob(ctx, new(scanResult)); err != nil {
+			return nil, nil, err
+		}
+		plans, _, err := j.log.records(ctx, j, 0, true)
+		if err != nil {
+			return nil, nil, err
+		}
+		plan, refused := check(plans)
+		if refused != nil || plan == nil {
+			return nil, refused, nil
+		}
+		own = j.config(id).jobRecords(planKey(j.cfg.Stream, id), plan, nil)
+		return append(own, cfg.ownRecord(cfg.barrierKey(), []byte(id))), nil, nil
+	})
+}
+
+// commit commits the records that next returns in a session of cfg, which fences earlier ones.
+// It is repeated as Change says.
+func (j *Jobs) commit(
+	ctx context.Context, id string, cfg *Config,
+	next func(context.Context, *session) (own []kgo.Record, refused, err error),
+) error {
 	if err := j.changing.take(ctx); err != nil {
 		return fmt.Errorf("commit job %s: %w", id, err)
 	}
@@ -74,7 +119,7 @@ func (j *Jobs) Change(
 	defer cancel()
 	failed := 0
 	for try := 1; ; try++ {
-		refused, err := j.attempt(ctx, id, change)
+		refused, err := attempt(ctx, cfg, next)
 		if !errors.Is(err, bridge.ErrFenced) {
 			failed++
 		}
@@ -90,28 +135,23 @@ func (j *Jobs) Change(
 	}
 }
 
-func (j *Jobs) attempt(
-	ctx context.Context, id string, change func(*kgo.Record) ([]byte, []string, error),
+func attempt(
+	ctx context.Context, cfg *Config,
+	next func(context.Context, *session) (own []kgo.Record, refused, err error),
 ) (refused, err error) {
-	cfg := j.config(id)
 	s, err := begin(ctx, cfg, &kept{published: kafkarecord.NewPublished(cfg.Records())})
 	if err != nil {
 		return nil, err
 	}
 	defer s.close()
-	key := planKey(j.cfg.Stream, id)
-	have, err := s.takePlan(ctx, key)
-	if err == nil {
-		next, gone, refused := change(have)
-		if refused != nil {
-			return refused, nil
-		}
-		_, err = s.commitOwn(ctx, "a job", s.cfg.jobRecords(key, next, gone)...)
+	own, refused, err := next(ctx, s)
+	if err == nil && refused == nil && len(own) > 0 {
+		_, err = s.commitOwn(ctx, "a job", own...)
 	}
 	if err != nil {
 		return nil, s.explain(err)
 	}
-	return nil, nil
+	return refused, nil
 }
 
 // takeJob fences other sessions of a job and reads up to a barrier of this one, in

@@ -211,6 +211,38 @@ func TestJobs(t *testing.T) {
 	}
 }
 
+// Of two processes that begin jobs of a stream at a time, one sees the job of the other, even if
+// an open transaction hides it for a while.
+func TestBeginSeesOtherJobs(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, kafkatest.Brokers(t), exactly)
+	job, _ := newJob(t, cfg, backfill.Backfill, "aaaaaa")
+	beside := cfg
+	beside.Stream, beside.CheckpointTopic = kafkasink.JobName(cfg.Stream, job.ID), kafkasink.JobsTopic(cfg.CheckpointTopic)
+	begin := func(id string, check func(map[string]*kgo.Record)) {
+		must.Do(t, jobsOf(cfg).log.Begin(t.Context(), id, func(plans map[string]*kgo.Record) ([]byte, error) {
+			check(plans)
+			return []byte("{}"), nil
+		}))
+	}
+	var saw []int
+	var ended sync.WaitGroup
+	begin("bbbbbb", func(plans map[string]*kgo.Record) {
+		if saw = append(saw, len(plans)); len(saw) == 1 {
+			begin(job.ID, func(map[string]*kgo.Record) {
+				end := foreignTransaction(t, beside, "somebody."+cfg.Topic)
+				ended.Go(func() {
+					<-time.After(time.Second)
+					end()
+				})
+			})
+		}
+	})
+	if ended.Wait(); !slices.Equal(saw, []int{0, 1}) {
+		t.Errorf("the process saw %d jobs, want none and then one", saw)
+	}
+}
+
 // Watch shows what is committed already, and what comes.
 func TestWatchJob(t *testing.T) {
 	t.Parallel()

@@ -91,7 +91,7 @@ func poisonedWorld(t *testing.T) (w *world, live func()) {
 		From:  from, To: from + 1000, Windows: backfill.Split(from, from+1000, 1), Who: poison, Reason: poison, Created: 1,
 		State: backfill.Running,
 	}
-	must.Do(t, backfill.NewJobs(s.Streams[0].Kafka.Jobs(new(kafkasink.JobLogs)), "events").Begin(ctx, job))
+	must.Do(t, backfill.NewJobs(s.Streams[0].Kafka.Jobs(new(kafkasink.JobLogs)), "events").Begin(ctx, job, false))
 	redis := must.Get(cursorstore.Open(s.Cursor))(t)
 	servers.CloseAtEnd(t, redis)
 	store := redis.Stream("events")

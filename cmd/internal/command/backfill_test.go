@@ -1,0 +1,57 @@
+package command
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"exportbridge/cmd/internal/cli"
+)
+
+// boundedExport lists twenty events, one a second from firstEvent on, by start and end.
+func boundedExport(t *testing.T) (url string) {
+	t.Helper()
+	return serveItems(t, func(r *http.Request) (items []string, next string) {
+		start, end := int64(0), int64(1<<62)
+		_, _ = fmt.Sscan(r.FormValue("start"), &start)
+		_, _ = fmt.Sscan(r.FormValue("end"), &end)
+		for n := range 20 {
+			if at := firstEvent.UnixMilli() + int64(n)*1000; start <= at && at < end {
+				items = append(items, event(fmt.Sprint("e", n), n))
+			}
+		}
+		return items, "null"
+	})
+}
+
+// nth returns the time of the nth event of an export.
+func nth(n int) string {
+	return firstEvent.Add(time.Duration(n) * time.Second).UTC().Format(time.RFC3339)
+}
+
+// TestTwoOperatorsBackfill: of two backfills of one range that begin at the same time, one is
+// rejected.
+func TestTwoOperatorsBackfill(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.env["EXPORT_URL"], w.env["EXPORT_START"] = boundedExport(t), nth(10)
+	w.runOnce(t)
+	var both sync.WaitGroup
+	var got [2]result
+	for i := range got {
+		both.Go(func() {
+			got[i] = runProgram(t, w.env, "backfill", "--from", nth(0), "--to", nth(10), "--here", "--execute")
+		})
+	}
+	both.Wait()
+	if got[0].code+got[1].code != cli.ExitOK+cli.ExitFailed || !strings.Contains(got[0].stderr+got[1].stderr, "covers") {
+		t.Errorf("%+v\n%+v", got[0], got[1])
+	}
+	count := runProgram(t, w.env, "verify", "--from", nth(0), "--to", nth(20))
+	if !strings.Contains(count.stdout, " 0 duplicate records") {
+		t.Error(count.stdout)
+	}
+}
