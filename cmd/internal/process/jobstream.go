@@ -232,12 +232,6 @@ func (p *Process) logJob(j *backfill.Job, err error) {
 	log := p.log.With(logStream, j.Stream, "job", j.ID, "kind", string(j.Kind), "windows",
 		fmt.Sprintf("%d/%d", j.Ended(), len(j.Windows)), "events", events)
 	resume := fmt.Sprintf("exportbridge %s --resume %s --execute", j.Kind, j.ID)
-	advice := func(text string) string {
-		if len(p.streams.list()) > 1 {
-			return NameStream(text, j.Stream)
-		}
-		return text
-	}
 	switch {
 	case err == nil:
 		log.Info("job done")
@@ -246,12 +240,12 @@ func (p *Process) logJob(j *backfill.Job, err error) {
 	case errors.Is(err, backfill.ErrPaused):
 		log.Info("job paused", logError, err)
 	case errors.Is(err, context.Canceled):
-		log.Info("job interrupted", logHint, advice(resume))
+		log.Info("job interrupted", logHint, p.advice(resume, j.Stream))
 	default:
 		if hint := JobHint(err, j); hint != "" {
 			resume = hint + "; then " + resume
 		}
-		log.Error("job stopped", logError, err, logHint, advice(resume))
+		log.Error("job stopped", logError, err, logHint, p.advice(resume, j.Stream))
 	}
 }
 

@@ -1,13 +1,18 @@
 package process
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/cmd/internal/config"
 )
@@ -44,5 +49,34 @@ func TestJobChecksBounds(t *testing.T) {
 	st.Export.URL, st.Export.Auth.Scheme = api.URL, "none"
 	if err := (&jobPorts{Stream: st}).checkAPI(t.Context(), nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestHintsNameStream: with several streams, the command in the hint of a log record names the
+// stream. Without --stream it would be rejected.
+func TestHintsNameStream(t *testing.T) {
+	t.Parallel()
+	st := &config.Stream{Name: "users"}
+	st.Contract.Schema = `{"type": "object", "properties": {"id": {"type": "string"}}}`
+	must.Do(t, st.Contract.Validate([]string{""}))
+	blocked := &bridge.BlockedError{Reason: bridge.ReasonCursor, Err: errors.New("410 Gone")}
+	for want, say := range map[string]func(*Process){
+		"exportbridge backfill cancel --stream users k3xq7a --execute": func(p *Process) {
+			p.logLane("users", "k3xq7a", 0, blocked)
+		},
+		"exportbridge backfill --stream users --resume k3xq7a --execute": func(p *Process) {
+			p.logJob(&backfill.Job{Stream: "users", ID: "k3xq7a", Kind: backfill.Backfill}, blocked)
+		},
+		"exportbridge schema check --stream users counts": func(p *Process) {
+			checker := must.Get(p.checkerOf(st, p.log))(t)
+			checker.Check(&bridge.Page{Events: []bridge.Event{{Raw: []byte(`{"id":1}`)}}})
+		},
+	} {
+		var out bytes.Buffer
+		p := &Process{log: slog.New(slog.NewTextHandler(&out, nil))}
+		p.streams.set([]*stream{{name: "events"}, {name: "users"}})
+		if say(p); !strings.Contains(out.String(), want) {
+			t.Errorf("%s: want %q", out.String(), want)
+		}
 	}
 }

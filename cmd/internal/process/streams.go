@@ -146,7 +146,7 @@ func (p *Process) wire(st *config.Stream) (*stream, error) {
 	st.Engine.Log, st.Engine.Limits, st.Engine.Budget, st.Engine.Starts = p.log, p.options.Limits, p.budget, p.starts
 	st.Engine.StrayCursor, st.Engine.LeakInCursor = st.Export.StrayCursor, st.Export.LeakInCursor
 	st.Engine.Refuse = st.Export.Refuse
-	schema, err := checkerOf(st, log)
+	schema, err := p.checkerOf(st, log)
 	if err != nil {
 		return nil, err
 	}
