@@ -279,6 +279,9 @@ func (r *Run) windowEnded(ctx context.Context, n int, s bridge.Status) error {
 	result := r.job.Windows[n]
 	result.Events, result.Pages, result.DeadLettered = s.Events, s.Pages, s.DeadLettered
 	result.Outside, result.Dropped = s.Outside, s.Dropped
+	if s.Ended != "" && s.EndedEmpty == 0 {
+		result.Pages++ // the last page, whose cursor stays; empty pages have others
+	}
 	result.Position, result.EndedEmpty = cmp.Or(bridge.Millis(s.Position), result.Position), s.EndedEmpty
 	_, result.Ended, _ = strings.Cut(s.Ended, "ended ")
 	r.mu.Lock()

@@ -28,7 +28,7 @@ func TestRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.wantOnce(40)
-		if sum := job.Totals(); sum.Events != 40 || sum.Pages < 10 || sum.DeadLettered != 0 || job.State != backfill.Done ||
+		if sum := job.Totals(); sum.Events != 40 || sum.Pages != 15 || sum.DeadLettered != 0 || job.State != backfill.Done ||
 			job.Ended() != 5 || job.By != "a test" || job.Changed == 0 {
 			t.Errorf("%+v", job)
 		}

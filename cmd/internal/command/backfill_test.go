@@ -55,3 +55,15 @@ func TestTwoOperatorsBackfill(t *testing.T) {
 		t.Error(count.stdout)
 	}
 }
+
+// TestPagesOfABackfill: the page that ends a window counts.
+func TestPagesOfABackfill(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.env["EXPORT_URL"], w.env["EXPORT_START"] = boundedExport(t), nth(10)
+	w.runOnce(t)
+	got := runProgram(t, w.env, "backfill", "--from", nth(0), "--to", nth(10), "--here", "--execute")
+	if got.code != cli.ExitOK || !strings.Contains(got.stdout, "10 events in 1 page into") {
+		t.Errorf("%+v", got)
+	}
+}
