@@ -63,7 +63,7 @@ templates:
       EXPORT_API_KEY_FILE: "{name}.key"
       EXPORT_URL: https://{name}.example.com
     overrides:
-      globex: {EXPORT_PAGE_SIZE: 10}
+      globex: {EXPORT_PAGE_SIZE: 10, KAFKA_TOPIC: "special.{name}"}
 streams:
   events: {EXPORT_API_KEY_FILE: acme.key}
 `)
@@ -74,6 +74,7 @@ streams:
 	want, err := loadFrom(t, UsesAll, "EXPORT_API_KEY=", "BRIDGE_STREAMS=acme,globex,events", "EXPORT_PAGE_SIZE=500",
 		"KAFKA_BROKERS=a:1,b:2", "EXPORT_START=2026-11-01",
 		"EXPORT_TIMEOUT=1m", "STREAM_ACME_EXPORT_PAGE_SIZE=7", "STREAM_GLOBEX_EXPORT_PAGE_SIZE=10",
+		"STREAM_GLOBEX_KAFKA_TOPIC=special.globex",
 		"STREAM_ACME_EXPORT_RESOURCE=users",
 		"STREAM_GLOBEX_EXPORT_RESOURCE=users", "STREAM_ACME_EXPORT_API_KEY_FILE="+key,
 		"STREAM_EVENTS_EXPORT_API_KEY_FILE="+key, "STREAM_GLOBEX_EXPORT_API_KEY_FILE="+other,

@@ -210,12 +210,11 @@ func (r *reader) template(n *yaml.Node) {
 		over[m.name], left[m.name] = r.values(m.value, "stream "+m.name), m.at
 	}
 	for _, each := range names {
-		all := make([]Value, 0, len(values)+len(over[each.name]))
-		for _, v := range values {
-			v.Text = strings.ReplaceAll(v.Text, nameMark, each.name)
-			all = append(all, v)
+		all := slices.Concat(values, over[each.name])
+		for i := range all {
+			all[i].Text = strings.ReplaceAll(all[i].Text, nameMark, each.name)
 		}
-		r.addStream(each, append(all, over[each.name]...))
+		r.addStream(each, all)
 		delete(left, each.name)
 	}
 	for name, at := range left {
