@@ -88,6 +88,32 @@ streams:
 	compareSettings(t, want, s)
 }
 
+// TestConfigFileEmptyValue: an empty value of a stream ends that of all streams for it: the
+// profile or the default applies. Variables take precedence.
+func TestConfigFileEmptyValue(t *testing.T) {
+	t.Parallel()
+	path := writeFile(t, "streams.yaml", `
+settings: {EXPORT_AUTH: none, EXPORT_PATH: /v1, EXPORT_PAGE_SIZE: 500, EXPORT_EMPTY_PAGES: 7}
+templates:
+  - for: [users]
+    settings: {EXPORT_PATH: /v2}
+    overrides:
+      users: {EXPORT_PATH: "", EXPORT_PAGE_SIZE: ""}
+streams:
+  events:
+`)
+	for want, environ := range map[string][]string{"": nil, "/v3": {"EXPORT_PATH=/v3"}} {
+		s := must.Get(loadFile(t, path, environ...))(t)
+		users, events := &s.Streams[0], &s.Streams[1]
+		if users.Export.Path != want || users.Export.PageSize != 1000 || users.Engine.EmptyPages != 7 {
+			t.Errorf("path %q, want %q; %d items a page", users.Export.Path, want, users.Export.PageSize)
+		}
+		if events.Export.Path != want && events.Export.Path != "/v1" || events.Export.PageSize != 500 {
+			t.Errorf("the other stream has %+v", events.Export)
+		}
+	}
+}
+
 // compareSettings compares settings without their origins.
 func compareSettings(t *testing.T, want, got *Settings) {
 	t.Helper()

@@ -51,7 +51,8 @@ type sources struct {
 
 // newSources makes layers of flags, the variables of the command, the environment and
 // an environment file. A name in one layer takes precedence over the same name in the
-// next ones. An empty value counts as unset, and hides the name in the next layers.
+// next ones. An empty value counts as unset, and hides the name in the next layers. That of a
+// stream in the last layer also hides the value of all streams there.
 // openConfig fills the last layer, the file that BRIDGE_CONFIG names.
 func newSources(flags, preset map[string]string, environ []string, envFile map[string]string) sources {
 	env := make(map[string]string, len(environ))
@@ -133,6 +134,9 @@ func (s sources) given(v *Variable, stream string) (string, place, error) {
 			text, from, err := rank.findName(name)
 			if err != nil || from.kind != FromDefault {
 				return text, from, err
+			}
+			if _, emptied, _ := rank.get(name); emptied.kind == FromConfig && name != v.Name {
+				return "", from, nil // a stream of the file without the value of all streams
 			}
 		}
 		left = slices.DeleteFunc(left, func(name string) bool {
