@@ -11,8 +11,8 @@ import (
 
 // Fingerprint identifies the list that a request selects. It has a digest of each part
 // of the request that selects the list, for example of host, path and static parameters.
-// A digest has 16 bits: enough to show a change, too few to reveal the value. A
-// Fingerprint that is empty or of another version is unknown.
+// A digest has 16 bits: enough to show a change, too few to reveal the value. That of rules
+// that encrypt has 16 more bits, of the subject, which older versions lack. A Fingerprint that is empty or of another version is unknown.
 type Fingerprint string
 
 // fingerprintVersion begins every Fingerprint. Changed must compare a newer version with
@@ -58,8 +58,10 @@ const (
 func NewFingerprint(parts []RequestPart) Fingerprint {
 	texts := make([]string, len(parts))
 	for i, p := range parts {
-		sum := sha256.Sum256([]byte(p.Name + "\x00" + p.Value))
-		value := hex.EncodeToString(sum[:2])
+		value := partDigest(p.Name, p.Value)
+		if others, subject := cutSubject(p.Value); p.Name == PartRules && subject != "" {
+			value = partDigest(p.Name, others) + partDigest(p.Name, subject)
+		}
 		if p.Credential {
 			value = byNameOnly
 		}
@@ -70,6 +72,11 @@ func NewFingerprint(parts []RequestPart) Fingerprint {
 	}
 	slices.Sort(texts)
 	return Fingerprint(fingerprintVersion + " " + strings.Join(texts, " "))
+}
+
+func partDigest(name, value string) string {
+	sum := sha256.Sum256([]byte(name + "\x00" + value))
+	return hex.EncodeToString(sum[:2])
 }
 
 // Known reports whether the fingerprint is known.
@@ -122,7 +129,7 @@ type RequestChange struct {
 
 // SameRequestHint is the hint for a request that Elsewhere rejects.
 const SameRequestHint = "set EXPORT_URL, EXPORT_PATH, EXPORT_PARAMS, EXPORT_HEADERS, EVENT_DROP, EVENT_HASH, " +
-	"EVENT_MASK, EVENT_ENCRYPT, EVENT_HASH_KEY and the credentials as for the bridge"
+	"EVENT_MASK, EVENT_ENCRYPT, EVENT_SUBJECT, KAFKA_KEY, EVENT_HASH_KEY and the credentials as for the bridge"
 
 // Elsewhere returns the parts that keep a job or a repair from publishing beside the
 // stream. These are Other, a new host, and other Rules. A new credential or a corrected
@@ -153,7 +160,7 @@ func (f Fingerprint) Changed(g Fingerprint, cursor string) (c RequestChange) {
 		b, has := now[name]
 		switch {
 		case name == PartRules:
-			c.Rules = a.value != b.value
+			c.Rules = !had || !strings.HasPrefix(b.value, a.value) // an older version has no digest of the subject
 		case had && has && a.value == b.value, name == PartPageSize && !counts:
 		case strings.HasPrefix(name, PartIdentity) && !had: // the first key: identities without a key are still known
 		case name == PartHost, name == PartAuth,

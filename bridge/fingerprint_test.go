@@ -65,7 +65,10 @@ func TestFingerprintChanged(t *testing.T) {
 	for _, c := range []struct {
 		was, now Fingerprint
 		rules    bool
-	}{{f, f, false}, {rules("a"), rules("a"), false}, {rules("a"), rules("b"), true}, {f, rules("a"), true},
+	}{{f, f, false}, {rules("a+enc"), rules("a" + EncryptedFor("/u")), false}, // of an older version
+		{rules("b+enc"), rules("a" + EncryptedFor("/u")), true},
+		{rules("a" + EncryptedFor("/v")), rules("a" + EncryptedFor("/u")), true},
+		{rules("a"), rules("a" + EncryptedFor("/u")), true}, {rules("a"), rules("a"), false}, {rules("a"), rules("b"), true}, {f, rules("a"), true},
 		{rules("a"), f, true}, {"", rules("a"), false}} {
 		got := c.was.Changed(c.now, "")
 		if got.Rules != c.rules || got.String() != "" || (len(got.Elsewhere()) > 0) != c.rules {

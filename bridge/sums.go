@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"slices"
+	"strings"
 )
 
 // IDsChanged ends the name of rules for private data that change the ids of items.
@@ -13,6 +14,34 @@ const IDsChanged = "+ids"
 
 // ValuesEncrypted is in the name of rules that encrypt values.
 const ValuesEncrypted = "+enc"
+
+// subjectMark comes before the digest of the subject, of eight digits, in the name of rules that
+// encrypt values. Names of older versions lack the mark and the digest.
+const subjectMark = ValuesEncrypted + "~"
+
+// EncryptedFor returns ValuesEncrypted with the digest of the pointer to the subject, which
+// chooses the keys of values.
+func EncryptedFor(subject string) string {
+	sum := sha256.Sum256([]byte(subject))
+	return subjectMark + hex.EncodeToString(sum[:4])
+}
+
+// cutSubject cuts the digest of the subject out of the name of rules.
+func cutSubject(rules string) (others, subject string) {
+	before, after, ok := strings.Cut(rules, subjectMark)
+	if !ok {
+		return rules, ""
+	}
+	n := min(len(after), 8)
+	return before + ValuesEncrypted + after[n:], after[:n]
+}
+
+// SameRules reports whether rules by which a record was written are those of now. A name of an
+// older version may have any subject.
+func SameRules(was, now string) bool {
+	others, _ := cutSubject(now)
+	return was == now || was == others
+}
 
 // Sums identify an item whose record lacks private data. They are sums of the item as
 // received. So items that differ only in private data stay different, and a change of the

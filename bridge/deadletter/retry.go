@@ -201,10 +201,10 @@ func (e *unusable) Error() string { return e.why }
 func (r *Retry) page(ctx context.Context, l *DeadLetter) (page *bridge.Page, note string, err error) {
 	switch {
 	case l.Whole:
-		switch l.Redacted {
-		case "":
+		switch {
+		case l.Redacted == "":
 			page, err = r.Source.DecodeItem(l.Item)
-		case r.Redacted:
+		case bridge.SameRules(l.Redacted, r.Redacted):
 			page, err = r.Source.DecodeRecord(l.Item, l.ID)
 		default:
 			return nil, "", &unusable{"it was written under other rules for private data"}

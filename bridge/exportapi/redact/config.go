@@ -110,7 +110,7 @@ func (c *Config) label(k seal.Line) string {
 	}
 	lists, ending := [][]string{c.Drop, c.Hash, c.Mask}, ""
 	if c.Encrypts() { // others keep the name from before there was encryption
-		lists, ending = append(lists, c.Encrypt), bridge.ValuesEncrypted
+		lists, ending = append(lists, c.Encrypt), bridge.EncryptedFor(c.Subject)
 	}
 	var rules []string
 	for _, of := range lists {

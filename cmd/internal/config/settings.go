@@ -267,18 +267,18 @@ func (l *loader) loadStream(name string, need Uses, now time.Time) Stream {
 	// both are always read. Their problems count only if the command uses the export,
 	// or Kafka.
 	export := &loader{src: l.src, stream: name, memory: l.memory, streams: l.streams}
-	request := export.fillExport(&st)
+	preset := export.fillExport(&st)
 	export.fillEngine(&st, now)
-	if need&WithoutKey == 0 { // else parameters and headers are not read, because they are secrets
-		st.Engine.Origin.Request = request
-	} else if l.src.has("EXPORT_PARAMS", name) { // they may have the bounds
-		st.Export.Params = "start={start},end={end}"
-	}
 	if need&UsesExport != 0 {
 		l.take(export.problems)
 	}
 	kafka := &loader{src: l.src, stream: name}
 	kafka.fillKafka(&st)
+	if need&WithoutKey == 0 { // else parameters and headers are not read, because they are secrets
+		st.Engine.Origin.Request = st.Export.Fingerprint(preset)
+	} else if l.src.has("EXPORT_PARAMS", name) { // they may have the bounds
+		st.Export.Params = "start={start},end={end}"
+	}
 	st.Kafka.Attested, st.Kafka.Encrypted = st.Attest.On(), st.Export.Private.Encrypts()
 	st.Contract.File = kafka.fill(&st.Contract, name)["EVENT_SCHEMA"].path
 	if need&UsesKafka != 0 {
@@ -288,9 +288,9 @@ func (l *loader) loadStream(name string, need Uses, now time.Time) Stream {
 	return st
 }
 
-// fillExport fills the settings of the export API, and returns the fingerprint of
-// its requests.
-func (l *loader) fillExport(st *Stream) bridge.Fingerprint {
+// fillExport fills the settings of the export API, and returns a function that reports whether a
+// variable has the default of this release or of a profile.
+func (l *loader) fillExport(st *Stream) (isPreset func(variable string) bool) {
 	selected := defaultProfile
 	chosen := l.fill(&selected, st.Name)[profileVariable]
 	preset, err := l.src.profile(selected.Profile)
@@ -325,7 +325,7 @@ func (l *loader) fillExport(st *Stream) bridge.Fingerprint {
 	if selected == defaultProfile {
 		l.chooseResource(st, places["EXPORT_RESOURCE"])
 	}
-	return st.Export.Fingerprint(func(variable string) bool { return places[variable].kind.preset() })
+	return func(variable string) bool { return places[variable].kind.preset() }
 }
 
 // Preset returns a function that reports whether the value of a stream's variable is a
@@ -382,6 +382,7 @@ func (l *loader) fillKafka(st *Stream) {
 	st.Kafka = kafkastream.DefaultConfig()
 	places := l.fill(&st.Kafka, st.Name)
 	st.Kafka.Resource, st.Kafka.TimePointer = st.Export.Resource, st.Export.TimePointer()
+	st.Export.KeyPointer = st.Kafka.Key // before Redacted: it may be the subject
 	st.Kafka.Redacted = st.Export.Redacted()
 	st.Kafka.SASLPasswordFile = places["KAFKA_SASL_PASSWORD"].rereadable()
 	st.Kafka.TLSCAFile, st.Kafka.TLSCertFile, st.Kafka.TLSKeyFile = tlsFiles(places, "KAFKA_TLS")
@@ -397,7 +398,6 @@ func (l *loader) fillKafka(st *Stream) {
 	if d, err := bridge.ParseDuration(st.Kafka.Retention); err == nil && st.Kafka.Retention != "-1" {
 		st.Kafka.Retention = d.String()
 	}
-	st.Export.KeyPointer = st.Kafka.Key
 	if key := st.Kafka.Key; key != "none" && key != kafkastream.DefaultConfig().Key { // a list may lack the default
 		st.Engine.KeyPointer = key
 	}
