@@ -47,7 +47,9 @@ func runOn(ctx context.Context, std cli.Stdio, env map[string]string, args ...st
 		environ = append(environ, name+"="+value)
 	}
 	var stdout, stderr bytes.Buffer
-	std.Stdin = strings.NewReader("")
+	if std.Stdin == nil {
+		std.Stdin = strings.NewReader("")
+	}
 	if std.Stdout == nil {
 		std.Stdout = &stdout
 	}

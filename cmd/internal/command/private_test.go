@@ -3,6 +3,7 @@ package command
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -11,6 +12,9 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
+	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/keyring"
+	"exportbridge/bridge/seal"
 	"exportbridge/cmd/internal/cli"
 )
 
@@ -59,5 +63,59 @@ func TestOtherSubject(t *testing.T) {
 				t.Errorf("with the subject of the stream: %+v", got)
 			}
 		})
+	}
+}
+
+// TestForgetBeyondABrokenStream: a stream that has no topic of keys keeps forget and keys rewrap from no other stream.
+// What was done is shown, beside the error.
+func TestForgetBeyondABrokenStream(t *testing.T) {
+	t.Parallel()
+	for _, streams := range []string{"young,old", "old,young"} {
+		t.Run(streams, func(t *testing.T) {
+			t.Parallel()
+			kafka := servers.EmbeddedKafka(t)
+			must.Do(t, kafka.CreateTopic("export.old.keys", 1, map[string]string{"cleanup.policy": "compact"}))
+			env := encrypting("http://127.0.0.1:1", kafka)
+			env["BRIDGE_STREAMS"], env["EXPORT_RESOURCE"], env["EVENT_SUBJECT"] = streams, "events", "/person"
+			cfg := keyring.Config{Kafka: kafkaclient.DefaultConfig(), Topic: "export.old.keys",
+				Master: must.Get(seal.ParseMaster(env["EVENT_ENCRYPT_KEY"]))(t)}
+			cfg.Kafka.Brokers = kafka.ListenAddrs()
+			ring := keyring.New(cfg)
+			defer ring.Close()
+			must.Get(ring.Of([]string{"anna"}))(t)
+			for _, args := range [][]string{{"keys", "rewrap", "--execute"}, {"forget", "anna", "--execute"}} {
+				got := runProgram(t, env, args...)
+				if got.code != cli.ExitFailed || !strings.Contains(got.stdout, "ERROR") ||
+					!strings.Contains(got.stdout, "export.old.keys") || !strings.Contains(got.stderr, "stream young: ") {
+					t.Errorf("%s: %+v, want the stream old in the output, and the error of stream young", args, got)
+				}
+			}
+			if found := must.Get(keyring.Forget(t.Context(), cfg, "anna", false))(t); found.Forgotten == nil || found.Keys > 0 {
+				t.Errorf("anna has a key of stream old: %+v", found)
+			}
+			got := runProgram(t, env, "forget", "anna", "--json")
+			var all []struct{ Stream, Error string }
+			must.Do(t, json.Unmarshal([]byte(got.stdout), &all))
+			for _, one := range all {
+				if (one.Error == "") != (one.Stream == "old") {
+					t.Errorf("%+v", one)
+				}
+			}
+			got = runProgram(t, env, "forget", "anna", "--stream", "old")
+			if got.code != cli.ExitOK || strings.Contains(got.stdout, "ERROR") {
+				t.Errorf("without a failure: %+v", got)
+			}
+		})
+	}
+}
+
+// TestForgetEmptyInput: an empty line on standard input is no subject.
+func TestForgetEmptyInput(t *testing.T) {
+	t.Parallel()
+	for _, input := range []string{"", "\n"} {
+		got := runOn(t.Context(), cli.Stdio{Stdin: strings.NewReader(input)}, nil, "forget", "-")
+		if got.code != cli.ExitUsage || !strings.Contains(got.stderr, "error: standard input has no subject\n") {
+			t.Errorf("%q: %+v", input, got)
+		}
 	}
 }

@@ -3,7 +3,9 @@ package records
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,6 +29,7 @@ type forgetting struct {
 	Stream string `json:"stream"`
 	Topic  string `json:"topic"`
 	keyring.Forgetting
+	Error string `json:"error,omitempty"`
 }
 
 func newForgetCommand(a *cli.App) *cobra.Command {
@@ -45,7 +48,8 @@ Events of a forgotten subject that are published later have the constant
 mark, usually for less than a second, encrypts with a deleted key.
 Consumers keep what they have read, the API keeps its copy, and records from
 before EVENT_ENCRYPT have plain values. Kafka deletes the keys from its disks
-with the next compaction. The command may be repeated.`,
+with the next compaction. The command goes on after a failure, names the streams
+that failed, and may be repeated.`,
 		Example: `  exportbridge forget 4711
   exportbridge forget - --execute <subject`,
 		GroupID: cli.GroupPosition,
@@ -64,8 +68,11 @@ with the next compaction. The command may be repeated.`,
 		subject := args[0]
 		if subject == "-" {
 			line, err := bufio.NewReader(a.Stdin).ReadString('\n')
+			if err != nil && !errors.Is(err, io.EOF) {
+				return fmt.Errorf("read the subject from standard input: %w", err)
+			}
 			if subject = strings.TrimRight(line, "\r\n"); subject == "" {
-				return cli.WrongUsage("exportbridge forget 4711", "standard input has no subject: %w", err)
+				return cli.WrongUsage("exportbridge forget 4711", "standard input has no subject")
 			}
 		}
 		return o.run(cmd.Context(), a, subject)
@@ -75,19 +82,15 @@ with the next compaction. The command may be repeated.`,
 
 func (o *forgetOptions) run(ctx context.Context, a *cli.App, subject string) error {
 	var all []forgetting
-	err := eachKeys(a, o.stream, func(stream string, cfg keyring.Config) error {
+	failed := eachKeys(a, o.stream, func(stream string, cfg keyring.Config) error {
 		found, err := keyring.Forget(ctx, cfg, subject, o.execute)
-		all = append(all, forgetting{stream, cfg.Topic, found})
+		all = append(all, forgetting{stream, cfg.Topic, found, errorText(err)})
 		return err
 	})
-	if err != nil {
-		return err
+	if len(all) == 0 {
+		return failed
 	}
-	if *o.json {
-		err = cli.PrintJSON(a.Stdout, all)
-	} else {
-		err = printForgetting(a, all)
-	}
+	err := printKeys(a, *o.json, all, forgettingRows, failed)
 	if err == nil && !slices.ContainsFunc(all, func(f forgetting) bool { return f.Keys > 0 }) {
 		fmt.Fprintln(a.Stderr, "no data key of the subject was found. Unless it was forgotten before, check that\n"+
 			"SUBJECT is the value at EVENT_SUBJECT as the API sends it: spelling matters.")
@@ -98,15 +101,18 @@ func (o *forgetOptions) run(ctx context.Context, a *cli.App, subject string) err
 	return err
 }
 
-func printForgetting(a *cli.App, all []forgetting) error {
-	rows := [][]string{{"STREAM", "TOPIC", "KEYS", "DELETED", "FORGOTTEN"}}
+func forgettingRows(all []forgetting) [][]string {
+	rows := [][]string{{"STREAM", "TOPIC", "KEYS", "DELETED", "FORGOTTEN", "ERROR"}}
 	for i := range all {
 		f := &all[i]
 		since := "no"
-		if f.Forgotten != nil {
+		switch {
+		case f.Forgotten != nil:
 			since = f.Forgotten.Format(time.RFC3339)
+		case f.Error != "":
+			since = "unknown"
 		}
-		rows = append(rows, []string{f.Stream, f.Topic, strconv.Itoa(f.Keys), strconv.Itoa(f.Deleted), since})
+		rows = append(rows, []string{f.Stream, f.Topic, strconv.Itoa(f.Keys), strconv.Itoa(f.Deleted), since, f.Error})
 	}
-	return a.PrintTable(rows)
+	return rows
 }

@@ -2,6 +2,7 @@ package records
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -33,6 +34,7 @@ type rewrapping struct {
 	Stream string `json:"stream"`
 	Topic  string `json:"topic"`
 	keyring.Rewrapping
+	Error string `json:"error,omitempty"`
 }
 
 func newKeysRewrapCommand(a *cli.App) *cobra.Command {
@@ -44,7 +46,8 @@ func newKeysRewrapCommand(a *cli.App) *cobra.Command {
 		Long: `Show which master keys the data keys in <topic>.keys need, of each stream with
 EVENT_ENCRYPT. With --execute, wrap all of them with the last line of
 EVENT_ENCRYPT_KEY. Values stay as they are. Bridges may run, and forget too: a
-key that is deleted stays deleted. The command may be repeated.
+key that is deleted stays deleted. The command goes on after a failure, names
+the streams that failed, and may be repeated.
 
 Before, append the line to the files of all bridges and consumers and restart
 them: others cannot read what is wrapped with it. Afterwards, a line may leave
@@ -67,9 +70,9 @@ yet to compact. The first line names subjects and must stay.`,
 func runRewrap(ctx context.Context, a *cli.App, stream string, execute, asJSON bool) error {
 	var all []rewrapping
 	old, done := 0, 0
-	err := eachKeys(a, stream, func(stream string, cfg keyring.Config) error {
+	failed := eachKeys(a, stream, func(stream string, cfg keyring.Config) error {
 		found, err := keyring.Rewrap(ctx, cfg, execute)
-		all = append(all, rewrapping{stream, cfg.Topic, found})
+		all = append(all, rewrapping{stream, cfg.Topic, found, errorText(err)})
 		done += found.Rewrapped
 		for id, n := range found.Keys {
 			if id != found.Newest {
@@ -78,43 +81,65 @@ func runRewrap(ctx context.Context, a *cli.App, stream string, execute, asJSON b
 		}
 		return err
 	})
-	if err != nil {
-		return err
+	if len(all) == 0 {
+		return failed
 	}
-	if asJSON {
-		err = cli.PrintJSON(a.Stdout, all)
-	} else {
-		err = printRewrapping(a, all)
-	}
+	err := printKeys(a, asJSON, all, rewrappingRows, failed)
 	switch {
-	case err != nil:
 	case execute:
 		fmt.Fprintf(a.Stderr, "%s wrapped again.\n", are(int64(done), "data key", "was", "were"))
-	default:
+	case err == nil:
 		fmt.Fprintf(a.Stderr, "dry run: nothing was changed. Add --execute to wrap %s again.\n",
 			cli.Counted(int64(old), "data key"))
 	}
 	return err
 }
 
-func printRewrapping(a *cli.App, all []rewrapping) error {
-	rows := [][]string{{"STREAM", "TOPIC", "MASTER", "KEYS", "RECORDS"}}
+func rewrappingRows(all []rewrapping) [][]string {
+	rows := [][]string{{"STREAM", "TOPIC", "MASTER", "KEYS", "RECORDS", "ERROR"}}
 	for i := range all {
 		r := &all[i]
 		for _, id := range slices.Sorted(maps.Keys(r.Records)) {
-			rows = append(rows, []string{r.Stream, r.Topic, id, strconv.Itoa(r.Keys[id]), strconv.Itoa(r.Records[id])})
+			rows = append(rows, []string{r.Stream, r.Topic, id, strconv.Itoa(r.Keys[id]), strconv.Itoa(r.Records[id]), r.Error})
+		}
+		if len(r.Records) == 0 && r.Error != "" {
+			rows = append(rows, []string{r.Stream, r.Topic, "", "", "", r.Error})
 		}
 	}
-	return a.PrintTable(rows)
+	return rows
 }
 
-// eachKeys calls do with the topic of keys of each stream that encrypts values. There must be one.
+// printKeys prints a result of each stream, and returns the errors of those that failed. The last column is that of
+// their errors; the table has it if there are any.
+func printKeys[T any](a *cli.App, asJSON bool, all []T, table func([]T) [][]string, failed error) error {
+	if asJSON {
+		return errors.Join(cli.PrintJSON(a.Stdout, all), failed)
+	}
+	rows := table(all)
+	if failed == nil {
+		for i, row := range rows {
+			rows[i] = row[:len(row)-1]
+		}
+	}
+	return errors.Join(a.PrintTable(rows), failed)
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// eachKeys calls do with the topic of keys of each stream that encrypts values. There must be one. It goes on after
+// an error; the result has all of them, with the names of their streams.
 func eachKeys(a *cli.App, name string, do func(stream string, cfg keyring.Config) error) error {
 	s, err := a.StreamsSettings(0, name)
 	if err != nil {
 		return err
 	}
 	found := false
+	var errs []error
 	for i := range s.Streams {
 		st := &s.Streams[i]
 		if !st.Export.Private.Encrypts() {
@@ -122,15 +147,14 @@ func eachKeys(a *cli.App, name string, do func(stream string, cfg keyring.Config
 		}
 		found = true
 		if _, err := seal.ParseMaster(st.Export.Private.Master.Reveal()); err != nil {
-			return cli.WrongUsage("set EVENT_ENCRYPT_KEY_FILE as for the bridge", "stream %s: EVENT_ENCRYPT_KEY: %w",
-				st.Name, err)
-		}
-		if err := do(st.Name, process.KeyConfig(st)); err != nil {
-			return cli.Explain(err)
+			errs = append(errs, cli.WrongUsage("set EVENT_ENCRYPT_KEY_FILE as for the bridge",
+				"stream %s: EVENT_ENCRYPT_KEY: %w", st.Name, err))
+		} else if err := do(st.Name, process.KeyConfig(st)); err != nil {
+			errs = append(errs, cli.Explain(fmt.Errorf("stream %s: %w", st.Name, err)))
 		}
 	}
 	if !found {
 		return cli.Errorf(cli.ExitFailed, "set EVENT_ENCRYPT as for the bridge", "no stream encrypts values")
 	}
-	return nil
+	return errors.Join(errs...)
 }
