@@ -85,6 +85,9 @@ type DeadLetter struct {
 	Cursor     string
 	CursorLost bool
 	SHA256     string
+	// Bounds has the Start and End of the request of the item's page; nil if Whole is true, and
+	// in letters of older versions.
+	Bounds *bridge.Position
 	// Redacted names the rules for private data that were applied to the item, empty for
 	// none.
 	Redacted string
@@ -128,6 +131,11 @@ func Read(r *kgo.Record) DeadLetter {
 	}
 	l.ID, l.Size, l.Cursor, l.SHA256 = sub.ID, sub.Size, sub.Cursor, sub.SHA256
 	l.CursorLost = sub.Cursor == "" && l.CursorHash != ""
+	start, err1 := strconv.ParseInt(Header(r, kafkarecord.HeaderStart), 10, 64)
+	end, err2 := strconv.ParseInt(Header(r, kafkarecord.HeaderEnd), 10, 64)
+	if err1 == nil && err2 == nil {
+		l.Bounds = &bridge.Position{Start: start, End: end}
+	}
 	return l
 }
 

@@ -76,8 +76,11 @@ type Retry struct {
 	Events EventLog
 	// Rehearsal is set if the Publisher publishes nothing.
 	Rehearsal bool
-	// Origin has the stream's bounds, for requests without a cursor and for windows.
+	// Origin has the stream's bounds, for letters of older versions, which lack DeadLetter.Bounds.
 	Origin bridge.Origin
+	// Bounded is set if the Source can list a range. Then an item that is not on its page is
+	// listed by its time.
+	Bounded bool
 	// Live is the stream's source; the zero value is unknown.
 	Live bridge.SourceIdentity
 	// Known are the topics in the live stream's checkpoint. If a topic of Events was
@@ -217,8 +220,6 @@ func (r *Retry) page(ctx context.Context, l *DeadLetter) (page *bridge.Page, not
 			r.Check(page)
 		}
 		return page, "", nil
-	case l.CursorLost:
-		return nil, "", &unusable{"its cursor was too long to be kept"}
 	case len(r.Elsewhere) > 0:
 		return nil, "", fmt.Errorf("the settings request another list than the stream's: %s changed",
 			strings.Join(r.Elsewhere, ", "))
@@ -227,7 +228,25 @@ func (r *Retry) page(ctx context.Context, l *DeadLetter) (page *bridge.Page, not
 		page, err = r.listed(ctx, l)
 		return page, "", err
 	}
-	at := bridge.Position{Cursor: l.Cursor, Start: r.Origin.Start, End: r.Origin.End, Window: r.Origin.End != 0}
+	page, note, err = r.paged(ctx, l)
+	if gone, ok := errors.AsType[*unusable](err); ok && r.Bounded {
+		if page, err = r.listed(ctx, l); errors.As(err, new(*unusable)) {
+			err = gone
+		}
+	}
+	return page, note, err
+}
+
+// paged returns a page with the item that is on the page of the dead letter.
+func (r *Retry) paged(ctx context.Context, l *DeadLetter) (page *bridge.Page, note string, err error) {
+	if l.CursorLost {
+		return nil, "", &unusable{"its cursor was too long to be kept"}
+	}
+	at := bridge.Position{Start: r.Origin.Start, End: r.Origin.End}
+	if l.Bounds != nil {
+		at = *l.Bounds
+	}
+	at.Cursor, at.Window = l.Cursor, at.End != 0
 	page, err = pageread.Fetch(ctx, r.Source, at, r.FetchTimeout)
 	if fault, ok := errors.AsType[*bridge.Fault](err); ok && fault.Class == bridge.BadCursor {
 		return nil, "", &unusable{"the API rejects its cursor: " + fault.Error()}
@@ -251,14 +270,14 @@ func (r *Retry) page(ctx context.Context, l *DeadLetter) (page *bridge.Page, not
 	return page, note, nil
 }
 
-// listed returns a page with the item of a stream that follows windows. It lists from a
-// second before to a second after the item's time.
+// listed returns a page with the item, which it lists from a second before to a second after
+// the item's time.
 func (r *Retry) listed(ctx context.Context, l *DeadLetter) (*bridge.Page, error) {
 	if l.EventTime == bridge.NoTime {
 		return nil, &unusable{"it has no time to list it by"}
 	}
 	ranges := cmp.Or(r.Ranges, bridge.Source(r.Source)) // nil if the stream now follows a cursor
-	at := bridge.Position{Start: l.EventTime - 1000, End: l.EventTime + 1000, Window: true}
+	at := bridge.Position{Start: max(0, l.EventTime-1000), End: l.EventTime + 1000, Window: true}
 	for range mostListed {
 		page, err := pageread.Fetch(ctx, ranges, at, r.FetchTimeout)
 		if err != nil {

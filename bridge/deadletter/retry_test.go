@@ -183,6 +183,36 @@ func TestRetryWindow(t *testing.T) {
 	if asked := w.source.Asked()[0]; asked != (bridge.Position{Start: 500, End: 2000, Window: true}) {
 		t.Errorf("asked at %+v", asked)
 	}
+	// A letter names the bounds of its own page.
+	w.must([]deadletter.Place{w.position(item("a"), "a", "", 0, "eb-start", "700", "eb-end", "0")}, deadletter.Duplicate)
+	if asked := w.source.Asked()[1]; asked != (bridge.Position{Start: 700}) {
+		t.Errorf("asked at %+v", asked)
+	}
+}
+
+// TestRetryByTime: an item that is not on the page of its letter is listed by its time, if the
+// API takes bounds.
+func TestRetryByTime(t *testing.T) {
+	t.Parallel()
+	for _, bounded := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.source.Append(item("a"))
+			w.origin = bridge.Origin{Start: 5000} // the stream was reset
+			when := []string{"ce_time", time.UnixMilli(1000).UTC().Format(time.RFC3339Nano)}
+			places := []deadletter.Place{w.position(item("a"), "a", "", 0, when...), w.position(item("b"), "b", "", 0, when...)}
+			var got []deadletter.Retried
+			r := w.retrying(func(one deadletter.Retried) error { got = append(got, one); return nil })
+			r.Bounded = bounded
+			if err := r.Run(t.Context(), places); err != nil {
+				t.Fatal(err)
+			}
+			if (got[0].Result == deadletter.Published) != bounded || got[1].Result != deadletter.Refused ||
+				!strings.HasPrefix(got[1].Detail, "it is no longer on the page") {
+				t.Errorf("bounded %t: %+v", bounded, got)
+			}
+		})
+	}
 }
 
 // TestRetryRefused: a letter that still cannot be published is reported with the reason, gets

@@ -26,6 +26,8 @@ const (
 	HeaderReason       = "eb-reason"
 	HeaderCursorHash   = "eb-cursor-hash"
 	HeaderIndex        = "eb-index"
+	HeaderStart        = "eb-start" // only without the item: Position.Start of the request of its page
+	HeaderEnd          = "eb-end"   // as HeaderStart, Position.End
 )
 
 // headerOf returns the value of a record's header, and whether there is one.

@@ -55,5 +55,9 @@ func DeadLetterHeaders() []Header {
 		{Name: HeaderReason, Always: true, Meaning: "short name of the defect"},
 		{Name: HeaderCursorHash, Always: true, Meaning: "hash of the cursor of the event's page"},
 		{Name: HeaderIndex, Always: true, Form: "integer", Meaning: "index of the event in its page, from 0"},
+		{Name: HeaderStart, Form: "integer", Meaning: "start of the request of the page, in milliseconds since the epoch, " +
+			"0 for the earliest event; absent if the value is the item"},
+		{Name: HeaderEnd, Form: "integer", Meaning: "end of the request of the page, in milliseconds since the epoch, " +
+			"0 for none; absent if the value is the item"},
 	}
 }

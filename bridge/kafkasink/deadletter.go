@@ -52,6 +52,10 @@ func (b *builder) divert(made *builtPage, l deadLetter) error {
 	return nil
 }
 
+func text(key, value string) kgo.RecordHeader {
+	return kgo.RecordHeader{Key: key, Value: []byte(value)}
+}
+
 // deadLetter returns a record with the unmodified item. Its timestamp is the
 // publish time: with an old event time retention might delete it unread.
 func (b *builder) deadLetter(made *builtPage, l deadLetter) kgo.Record {
@@ -59,7 +63,6 @@ func (b *builder) deadLetter(made *builtPage, l deadLetter) kgo.Record {
 	if l.defect == bridge.DefectTooLarge {
 		stage = "publish"
 	}
-	text := func(key, value string) kgo.RecordHeader { return kgo.RecordHeader{Key: key, Value: []byte(value)} }
 	headers := []kgo.RecordHeader{
 		text(kafkarecord.HeaderErrorTopic, l.to.Name),
 		text(kafkarecord.HeaderErrorMessage, l.message(b.cfg.TimePointer)),
@@ -93,7 +96,9 @@ func smallDeadLetter(to *kafkaclient.Topic, l deadLetter, rec kgo.Record) kgo.Re
 			kept = append(kept, h)
 		}
 	}
-	rec.Headers = kept
+	at := &l.page.At
+	rec.Headers = append(kept, text(kafkarecord.HeaderStart, strconv.FormatInt(at.Start, 10)),
+		text(kafkarecord.HeaderEnd, strconv.FormatInt(at.End, 10)))
 	id := l.event.AppendRecordID(nil)
 	sub := kafkarecord.Substitute{
 		ID: string(id[:min(len(id), maxKeptHeader)]), Size: len(l.event.Raw), SHA256: l.event.Sum(),

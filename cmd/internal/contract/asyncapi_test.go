@@ -171,7 +171,7 @@ func TestDocumentOfSettings(t *testing.T) {
 	if messages["bare"].Headers != nil {
 		t.Errorf("none: %+v", messages["bare"].Headers)
 	}
-	if h := messages["bare.dead-letter"].Headers; len(h.Properties) != 7 || len(h.Required) != 6 {
+	if h := messages["bare.dead-letter"].Headers; len(h.Properties) != 9 || len(h.Required) != 6 {
 		t.Errorf("dead letters without headers: %+v", h)
 	}
 	if messages["a_b-c"].Bindings.Kafka.Key != nil || messages["any"].Bindings.Kafka.Key == nil {
