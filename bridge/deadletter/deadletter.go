@@ -44,9 +44,6 @@ func ParsePlace(text string) (Place, error) {
 // String returns PARTITION:OFFSET.
 func (p Place) String() string { return fmt.Sprintf("%d:%d", p.Partition, p.Offset) }
 
-// mark returns the key of the dead letter's mark.
-func (p Place) mark() string { return fmt.Sprintf("%d/%d", p.Partition, p.Offset) }
-
 func (p Place) compare(q Place) int {
 	return cmp.Or(cmp.Compare(p.Partition, q.Partition), cmp.Compare(p.Offset, q.Offset))
 }

@@ -34,14 +34,24 @@ type mark struct {
 	By string `json:"by,omitempty"`
 }
 
+// markNames returns the names of the mark of a dead letter: the present one, and that of older
+// versions, which letters at the same place of another topic, or of a recreated one, have too.
+func (t *Topic) markNames(l *DeadLetter) [2]string {
+	place := fmt.Sprintf("%d/%d", l.Partition, l.Offset)
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", t.Log.Topic(), l.Time.UnixMilli()))
+	return [2]string{fmt.Sprintf("%s/%x", place, sum[:4]), place}
+}
+
 // RetriedAt returns when a retry published the dead letter, by the stream's marks; zero if
 // none did.
 func (t *Topic) RetriedAt(marks map[string][]byte, l *DeadLetter) time.Time {
-	var m mark
-	if json.Unmarshal(marks[l.mark()], &m) != nil || m.Topic != t.Log.Topic() || m.Written != l.Time.UnixMilli() {
-		return time.Time{}
+	for _, name := range t.markNames(l) {
+		var m mark
+		if json.Unmarshal(marks[name], &m) == nil && m.Topic == t.Log.Topic() && m.Written == l.Time.UnixMilli() {
+			return time.UnixMilli(m.At).UTC()
+		}
 	}
-	return time.UnixMilli(m.At).UTC()
+	return time.Time{}
 }
 
 // itemOf identifies the event of a dead letter across all its dead letters. It
@@ -143,7 +153,8 @@ func itemsOf(marks map[string][]byte) map[string]string {
 		if m.Item == "" && m.ID != "" && len(m.ID) <= mostMarkedID {
 			m.Item = itemName("id " + m.ID) // the mark is of an older version
 		}
-		items[m.Item] = strings.Replace(name, "/", ":", 1) + ", at " + time.UnixMilli(m.At).UTC().Format(timeLayout)
+		place := strings.Split(name, "/")
+		items[m.Item] = strings.Join(place[:min(2, len(place))], ":") + ", at " + time.UnixMilli(m.At).UTC().Format(timeLayout)
 	}
 	return items
 }

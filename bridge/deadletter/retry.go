@@ -171,7 +171,8 @@ func (r *Retry) one(ctx context.Context, l *DeadLetter) (Retried, error) {
 	if err != nil {
 		return one, fmt.Errorf("encode its mark: %w", err)
 	}
-	switch _, err := r.Publisher.Publish(ctx, page, l.mark(), value); {
+	name := r.Topic.markNames(l)[0]
+	switch _, err := r.Publisher.Publish(ctx, page, name, value); {
 	case errors.Is(err, bridge.ErrRejected):
 		one.Result, one.Detail = Refused, Rejection(err)
 	case err != nil:
@@ -179,7 +180,7 @@ func (r *Retry) one(ctx context.Context, l *DeadLetter) (Retried, error) {
 	default:
 		r.items[item] = one.Letter
 		if !r.Rehearsal {
-			r.marks[l.mark()] = value
+			r.marks[name] = value
 		}
 	}
 	return one, nil

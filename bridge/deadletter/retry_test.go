@@ -50,7 +50,7 @@ func TestRetry(t *testing.T) {
 		mark := fmt.Sprintf(`{"v":1,"topic":"dlq.export.events","written":%d,"id":"a",`+
 			`"item":"afe677844772d1ddf499f5c03eab22b1","into":"first","at":%d,"by":"a test"}`,
 			written.UnixMilli(), time.Now().UnixMilli())
-		if got := string(w.publisher.marks["0/0"]); got != mark {
+		if got := string(w.publisher.marks["0/0/7014d2d0"]); got != mark {
 			t.Errorf("its mark is\n%s, want\n%s", got, mark)
 		}
 		again := w.must(append(places, places...), deadletter.PublishedBefore, deadletter.PublishedBefore,
@@ -62,13 +62,17 @@ func TestRetry(t *testing.T) {
 }
 
 // TestRetryOtherTopic: a topic of another name, and a recreated one, have other letters at the
-// same places.
+// same places. Marks of older versions have the name of the place alone.
 func TestRetryOtherTopic(t *testing.T) {
 	t.Parallel()
 	old := newWorld(t)
 	place := old.letter("a")
 	old.must([]deadletter.Place{place}, deadletter.Published)
 	marks := old.publisher.marks
+	older := make(map[string][]byte)
+	for _, value := range marks {
+		older["0/0"] = value
+	}
 	retried := func(w *world) bool {
 		t.Helper()
 		records, err := w.topic.Load(t.Context(), []deadletter.Place{place})
@@ -76,7 +80,11 @@ func TestRetryOtherTopic(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := deadletter.Read(records[0])
-		return !w.topic.RetriedAt(marks, &l).IsZero()
+		at := w.topic.RetriedAt(marks, &l)
+		if was := w.topic.RetriedAt(older, &l); was != at {
+			t.Errorf("retried at %s, by a mark of an older version at %s", at, was)
+		}
+		return !at.IsZero()
 	}
 	again, anew, other := newWorld(t), newWorld(t), newWorld(t)
 	anew.letters = 2 // written later
@@ -88,6 +96,31 @@ func TestRetryOtherTopic(t *testing.T) {
 	if !retried(old) || !retried(again) || retried(anew) || retried(other) {
 		t.Errorf("retried: %t, %t, %t, %t", retried(old), retried(again), retried(anew), retried(other))
 	}
+}
+
+// TestRetryPlaceAgain: a letter at a place of another topic, or of one that was deleted and created again, does not
+// take the mark of an earlier letter away.
+func TestRetryPlaceAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		before := *w
+		a := w.letter("a")
+		w.must([]deadletter.Place{a}, deadletter.Published)
+		for i, topic := range []string{"dlq.other", "dlq.export.events"} {
+			w.log = fakelog.New(topic, 2)
+			w.topic, w.letters = &deadletter.Topic{Log: w.log, Stream: stream}, 2*i // written later, again from partition 0 on
+			b := w.letter("b" + topic)
+			if a != b {
+				t.Fatalf("places %s and %s", a, b)
+			}
+			time.Sleep(time.Second) //nolint:forbidigo // virtual time: another mark has another one
+			w.must([]deadletter.Place{b}, deadletter.Published)
+		}
+		w.must([]deadletter.Place{w.letter("c"), w.letter("a")}, deadletter.Published, deadletter.Duplicate)
+		w.log, w.topic = before.log, before.topic
+		w.must([]deadletter.Place{a}, deadletter.PublishedBefore)
+	})
 }
 
 // TestRetryDuplicates: an event that a rewind has left in several letters is

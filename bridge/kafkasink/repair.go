@@ -19,7 +19,7 @@ import (
 // The jobs that repair a stream. Two processes with the same job of the same
 // stream fence each other.
 const (
-	// JobDLQ retries dead letters. A mark is the PARTITION/OFFSET of a letter.
+	// JobDLQ retries dead letters. A mark begins with the PARTITION/OFFSET of a letter.
 	JobDLQ = "dlq"
 	// JobVerify publishes missing events.
 	JobVerify = "repair"
