@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // IDsChanged ends the name of rules for private data that change the ids of items.
@@ -249,12 +250,27 @@ func (e *Event) WasIdentity() (id Identity, ok bool) {
 	return e.Sums.WasIdentity(), true
 }
 
-// HasRecordID reports whether a record id is that of the event. It compares the first most
-// bytes with the result of AppendRecordID. It also accepts the id from before there were
-// rules, and that of a record whose item is withheld.
-func (e *Event) HasRecordID(id string, most int) bool {
-	own := e.AppendRecordID(nil)
-	if string(own[:min(len(own), most)]) == id {
+// mostKeptID is the number of bytes of an id that a dead letter without its item keeps.
+const mostKeptID = 256
+
+// CutID returns what a dead letter without its item, and the mark of its retry, keep of a record
+// id: whole characters of at most 256 bytes. It does not change its own result.
+func CutID(id string) string {
+	if len(id) <= mostKeptID {
+		return id
+	}
+	n := mostKeptID
+	for n > 0 && !utf8.RuneStart(id[n]) {
+		n--
+	}
+	// Older versions wrote replacement characters for a part of the last character.
+	return strings.TrimRight(id[:n], "\uFFFD")
+}
+
+// HasRecordID reports whether a record id, or the CutID of one, is that of the event. It also
+// accepts the id from before there were rules, and that of a record whose item is withheld.
+func (e *Event) HasRecordID(id string) bool {
+	if CutID(string(e.AppendRecordID(nil))) == CutID(id) {
 		return true
 	}
 	if e.Sums == nil {

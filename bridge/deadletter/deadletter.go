@@ -15,8 +15,8 @@ import (
 	"exportbridge/bridge/kafkarecord"
 )
 
-// keptID is the number of bytes of an id that a dead letter and a mark keep.
-const keptID = 256
+// keptHeader is the number of bytes that List keeps of a header.
+const keptHeader = 256
 
 // Reasons are the possible values of DeadLetter.Reason.
 var Reasons = []string{
@@ -58,7 +58,7 @@ type DeadLetter struct {
 	// Stream is the stream's name. Reason is one of Reasons, Message the reason as text.
 	Stream, Message string
 	Reason          bridge.Defect
-	// ID is the item's record id, truncated to 256 bytes; empty if unknown.
+	// ID is the bridge.CutID of the item's record id; empty if unknown.
 	ID string
 	// Size is the item's size in bytes.
 	Size int
@@ -105,7 +105,7 @@ func Read(r *kgo.Record) DeadLetter {
 		case kafkarecord.HeaderErrorMessage:
 			l.Message = value
 		case kafkarecord.HeaderID:
-			l.ID = string(h.Value[:min(len(value), keptID)])
+			l.ID = bridge.CutID(value)
 		case kafkarecord.HeaderTime:
 			if t, err := time.Parse(time.RFC3339Nano, value); err == nil {
 				l.EventTime = t.UnixMilli()
@@ -145,7 +145,7 @@ func openHeaders(r *kgo.Record) map[string]string {
 	for _, h := range r.Headers {
 		own := strings.HasPrefix(h.Key, "__dlq.errors.") || strings.HasPrefix(h.Key, "eb-")
 		if own || slices.Contains(described, h.Key) {
-			open[h.Key] = strings.ToValidUTF8(string(h.Value[:min(len(h.Value), keptID)]), "\uFFFD")
+			open[h.Key] = strings.ToValidUTF8(string(h.Value[:min(len(h.Value), keptHeader)]), "\uFFFD")
 		}
 	}
 	return open
@@ -168,7 +168,7 @@ func identityOf(source string) bridge.SourceIdentity {
 // Names reports whether an event is the item of a dead letter that lacks the item's bytes,
 // and whether the bytes of the event are those of the item.
 func (l *DeadLetter) Names(e *bridge.Event) (same, unchanged bool) {
-	if !e.HasRecordID(l.ID, keptID) {
+	if !e.HasRecordID(l.ID) {
 		return false, false
 	}
 	return true, e.HasSum(l.SHA256)

@@ -15,6 +15,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/kafkarecord"
 )
 
 // mark records a retry. Its JSON form is frozen.
@@ -126,20 +127,21 @@ func (r *Retry) find(ctx context.Context, ids map[string][]string) error {
 		spans[id] = kafkaclient.Span{From: s.From, To: max(s.To, ends[id])}
 	}
 	return r.Events.Read(ctx, spans, func(record *kgo.Record) error {
-		id := Read(record).ID
+		id := Header(record, kafkarecord.HeaderID)
 		if id == "" { // the record has no headers
 			if page, err := r.Source.DecodeItem(record.Value); err == nil {
 				id = string(page.Events[0].AppendRecordID(nil))
 				page.Release()
 			}
 		}
+		delete(ids, bridge.CutID(id))
 		delete(ids, id)
-		delete(ids, cutID(id))
+		delete(ids, wasCutID(id))
 		return nil
 	})
 }
 
-// mostMarkedID is the length of the longest id that a mark holds whole.
+// mostMarkedID is the length of the longest id that a mark of an older version surely holds whole.
 const mostMarkedID = 255
 
 // itemsOf returns the events that earlier retries published, each with its dead letter.
@@ -161,11 +163,11 @@ func itemsOf(marks map[string][]byte) map[string]string {
 
 const timeLayout = "2006-01-02 15:04:05Z"
 
-// cutID shortens an id to the length that a mark keeps.
-func cutID(id string) string {
+// wasCutID shortens an id as marks of older versions have it: by characters.
+func wasCutID(id string) string {
 	r := []rune(id)
-	if len(r) <= keptID {
+	if len(r) <= mostMarkedID+1 {
 		return id
 	}
-	return string(r[:keptID-1]) + "…"
+	return string(r[:mostMarkedID]) + "…"
 }

@@ -165,7 +165,7 @@ func (r *Retry) one(ctx context.Context, l *DeadLetter) (Retried, error) {
 		return one, nil
 	}
 	value, err := json.Marshal(mark{
-		Version: 1, Topic: r.Topic.Log.Topic(), Written: l.Time.UnixMilli(), ID: cutID(one.ID), Item: item,
+		Version: 1, Topic: r.Topic.Log.Topic(), Written: l.Time.UnixMilli(), ID: bridge.CutID(one.ID), Item: item,
 		Into: r.kept[e.Route].ID, At: time.Now().UnixMilli(), By: r.By,
 	})
 	if err != nil {

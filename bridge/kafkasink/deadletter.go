@@ -99,9 +99,8 @@ func smallDeadLetter(to *kafkaclient.Topic, l deadLetter, rec kgo.Record) kgo.Re
 	at := &l.page.At
 	rec.Headers = append(kept, text(kafkarecord.HeaderStart, strconv.FormatInt(at.Start, 10)),
 		text(kafkarecord.HeaderEnd, strconv.FormatInt(at.End, 10)))
-	id := l.event.AppendRecordID(nil)
 	sub := kafkarecord.Substitute{
-		ID: string(id[:min(len(id), maxKeptHeader)]), Size: len(l.event.Raw), SHA256: l.event.Sum(),
+		ID: bridge.CutID(string(l.event.AppendRecordID(nil))), Size: len(l.event.Raw), SHA256: l.event.Sum(),
 		Cursor: l.page.At.Cursor, Index: l.event.Index,
 	}
 	rec.Value = sub.Encode()
