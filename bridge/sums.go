@@ -267,6 +267,9 @@ func CutID(id string) string {
 	return strings.TrimRight(id[:n], "\uFFFD")
 }
 
+// MayBeCut reports whether a result of CutID may be the beginning of a longer id.
+func MayBeCut(id string) bool { return len(id) > mostKeptID-utf8.UTFMax }
+
 // HasRecordID reports whether a record id, or the CutID of one, is that of the event. It also
 // accepts the id from before there were rules, and that of a record whose item is withheld.
 func (e *Event) HasRecordID(id string) bool {

@@ -83,12 +83,18 @@ func formName(of eventName, sum uint32) eventName {
 
 // recordName returns the name of the event of a record with this id and value.
 func (p *part) recordName(id, value []byte, r *kgo.Record) eventName {
-	rules := deadletter.Header(r, kafkarecord.HeaderRedacted)
+	rules, name := deadletter.Header(r, kafkarecord.HeaderRedacted), p.nameOf(id, value)
 	if rules != p.Redacted || p.replaced {
-		n := nameOf(id)
-		p.unlike = p.unlike || p.shared[cmp.Or(p.was[n], n)] || rules != "" && !kafkarecord.SameIDs(rules, p.Redacted)
+		p.unlike = p.unlike || p.sharesID(id) ||
+			rules != "" && !kafkarecord.SameIDs(rules, p.Redacted)
 	}
-	return p.nameOf(id, value)
+	return name
+}
+
+// sharesID reports whether several events have a record id.
+func (p *part) sharesID(id []byte) bool {
+	n := nameOf(id)
+	return p.shared[cmp.Or(p.was[n], n)]
 }
 
 // comparable returns an error if unlike is set.
@@ -355,15 +361,27 @@ func (p *part) takeDeadLetters(ctx context.Context, missing map[eventName]int32)
 		return err
 	}
 	dead, lost := make(map[eventName]int32), make(map[eventName]bool)
-	err = p.read(ctx, p.DeadLetters, spans, func(r *kgo.Record) {
-		l := deadletter.Read(r)
-		name := p.recordName(p.deadLetterID(r), l.Item, r)
+	take := func(name eventName, l *deadletter.DeadLetter) {
 		if missing[name] > 0 {
 			dead[name]++
-			lost[name] = lost[name] || !p.keptOf(p.events[name]).Expired && p.retried != nil && p.retried(&l)
+			lost[name] = lost[name] || !p.keptOf(p.events[name]).Expired && p.retried != nil && p.retried(l)
 		}
+	}
+	var unnamed []deadletter.DeadLetter // whose ids alone do not name events
+	err = p.read(ctx, p.DeadLetters, spans, func(r *kgo.Record) {
+		l, id := deadletter.Read(r), p.deadLetterID(r)
+		if !l.Whole && (p.sharesID(id) || bridge.MayBeCut(l.ID) && missing[p.nameOf(id, nil)] == 0) {
+			unnamed = append(unnamed, l)
+			return
+		}
+		take(p.recordName(id, l.Item, r), &l)
 	})
-	err = cmp.Or(err, p.comparable())
+	if err = cmp.Or(err, p.comparable()); err == nil && len(unnamed) > 0 {
+		err = p.pages.each(ctx, p.begin, p.end, func(page *bridge.Page) error {
+			p.nameLetters(page, missing, unnamed, take)
+			return nil
+		})
+	}
 	for name, n := range dead {
 		if lost[name] {
 			continue
@@ -375,6 +393,26 @@ func (p *part) takeDeadLetters(ctx context.Context, missing map[eventName]int32)
 		p.found.DeadLettered += int64(n)
 	}
 	return err
+}
+
+// nameLetters takes the letters without their items that have the sums of missing events of a page.
+func (p *part) nameLetters(
+	page *bridge.Page, missing map[eventName]int32, letters []deadletter.DeadLetter,
+	take func(eventName, *deadletter.DeadLetter),
+) {
+	for i := range page.Events {
+		e := &page.Events[i]
+		p.id = e.AppendRecordID(p.id[:0])
+		name := p.nameOf(p.id, e.Raw)
+		if missing[name] == 0 {
+			continue
+		}
+		for n := range letters {
+			if _, same := letters[n].Names(e); same {
+				take(name, &letters[n])
+			}
+		}
+	}
 }
 
 // takeMissing reports the missing events of a page, removes them from missing and repairs

@@ -1,0 +1,39 @@
+package reconcile_test
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/fakelog"
+	"exportbridge/bridge/kafkarecord"
+	"exportbridge/bridge/reconcile"
+)
+
+// TestCompareDeadLetterLongID: a letter without its item has the beginning of a long id, and names the item by the sum.
+func TestCompareDeadLetterLongID(t *testing.T) {
+	all := []item{{id: "e0", at: second(0)}, {id: strings.Repeat("i", 300), at: second(1)}}
+	inOwnWorld(t, all, all[:1], func(t *testing.T, w *world) {
+		raw := all[1].raw()
+		sub := kafkarecord.Substitute{ID: bridge.CutID(all[1].id), Size: len(raw),
+			SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(raw))), Index: 1}
+		w.dead.Append(0, fakelog.Record(time.UnixMilli(second(3)), string(sub.Encode()), "eb-stream", stream, "eb-index", "1"))
+		want(t, "compared", w.must(reconcile.Compare), counts{API: 2, Held: 1, Dead: 1})
+	})
+}
+
+// TestCompareDeadLetterSharedID: of two events with one id, one is in the topic, and the other one is a letter without
+// its item, which names it by the sum.
+func TestCompareDeadLetterSharedID(t *testing.T) {
+	all := []item{{id: "e0", at: second(0)}, {id: "e0", at: second(1)}}
+	inOwnWorld(t, all, all[:1], func(t *testing.T, w *world) {
+		raw := all[1].raw()
+		sub := kafkarecord.Substitute{ID: "e0", Size: len(raw), SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(raw))), Index: 1}
+		w.dead.Append(0, fakelog.Record(time.UnixMilli(second(3)), string(sub.Encode()), "eb-stream", stream, "eb-index", "1",
+			"ce_id", "e0"))
+		want(t, "compared", w.must(reconcile.Compare), counts{API: 2, Held: 1, Dead: 1})
+	})
+}
