@@ -86,9 +86,16 @@ func (p *part) recordName(id, value []byte, r *kgo.Record) eventName {
 	rules, name := deadletter.Header(r, kafkarecord.HeaderRedacted), p.nameOf(id, value)
 	if rules != p.Redacted || p.replaced {
 		p.unlike = p.unlike || p.sharesID(id) ||
-			rules != "" && !kafkarecord.SameIDs(rules, p.Redacted)
+			rules != "" && !kafkarecord.SameIDs(rules, p.Redacted) && (p.events[name].api > 0 || p.mayBeInRange(r))
 	}
 	return name
+}
+
+// mayBeInRange reports whether a record can have an event of the range: by its time, if the API selects by that.
+func (p *part) mayBeInRange(r *kgo.Record) bool {
+	at, err := time.Parse(time.RFC3339Nano, deadletter.Header(r, kafkarecord.HeaderTime))
+	e := bridge.Event{Time: at.UnixMilli()}
+	return err != nil || p.found.Outside > 0 || !(&bridge.Origin{Start: p.From, End: p.To}).Outside(&e)
 }
 
 // sharesID reports whether several events have a record id.

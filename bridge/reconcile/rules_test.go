@@ -1,0 +1,45 @@
+package reconcile_test
+
+import (
+	"testing"
+	"time"
+
+	"exportbridge/bridge/bridgetest/fakelog"
+	"exportbridge/bridge/reconcile"
+)
+
+// TestCompareBeyondOtherRules: a record under other rules that changed ids is none of the range's events if its time is
+// outside the range. So the range can be compared, unless the API selects by another time.
+func TestCompareBeyondOtherRules(t *testing.T) {
+	all := withoutIngestion(items(4)) // without an ingestion time, a missing event is looked for in the whole topic
+	for name, test := range map[string]struct {
+		held      []item
+		at, first int64 // of the record, and of the first event
+		rejected  bool
+	}{
+		"nothing is missing":  {all, second(-100_000), all[0].at, false},
+		"an event is missing": {all[1:], second(-100_000), all[0].at, false},
+		"inside the range":    {all[1:], second(1), all[0].at, true},
+		"another time":        {all[1:], second(-100_000), second(-500), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inOwnWorld(t, all, nil, func(t *testing.T, w *world) {
+				w.ports.Source, w.cfg.Redacted = misdated{source{w.source}, test.first}, "new/k2+ids"
+				at := time.UnixMilli(test.at).UTC()
+				w.topic.Append(0, fakelog.Record(at, `{"eventId":"hash by k1"}`, "eb-stream", stream, "ce_id", "hash by k1", "ce_time",
+					at.Format(time.RFC3339Nano), "eb-redacted", "old/k1+ids"))
+				for _, i := range test.held {
+					r := i.record()
+					r.Headers = append(r.Headers, fakelog.Record(at, "", "eb-redacted", w.cfg.Redacted).Headers...)
+					w.topic.Append(1, r)
+				}
+				if test.rejected {
+					w.refused(reconcile.Compare, reconcile.OtherRules)
+					return
+				}
+				held := int64(len(test.held))
+				want(t, "compared", w.must(reconcile.Compare), counts{API: 4, Held: held, Missing: 4 - held})
+			})
+		})
+	}
+}
