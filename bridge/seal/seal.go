@@ -142,7 +142,7 @@ type Value struct {
 // Parse parses the text of the string in place of a value.
 func Parse(text string) (v Value, err error) {
 	rest, ok := strings.CutPrefix(text, version+":")
-	if rest == Forgotten.marker {
+	if ok && rest == Forgotten.marker {
 		return v, ErrForgotten
 	}
 	id, sealed, _ := strings.Cut(rest, ":")

@@ -80,7 +80,6 @@ func TestSeal(t *testing.T) {
 	}
 }
 
-// TestParse: what is no encrypted value is told from a forgotten one.
 // BenchmarkNewKey: a key with and without the nonces that a caller has kept.
 func BenchmarkNewKey(b *testing.B) {
 	secret := new(seal.Secret)
@@ -98,6 +97,7 @@ func BenchmarkNewKey(b *testing.B) {
 	}
 }
 
+// TestParse: what is no encrypted value is told from a forgotten one. A plain value can be the word forgotten.
 func TestParse(t *testing.T) {
 	t.Parallel()
 	for _, key := range []*seal.Key{seal.Forgotten, seal.Withheld} {
@@ -107,7 +107,7 @@ func TestParse(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "eb1", "eb1:", "eb1:AAAA:AAAA", "eb2:AAAAAAAAAAAA:AAAA", "eb1:AAAAAAAAAAAA:A",
-		"a@b"} {
+		"a@b", "forgotten"} {
 		if _, err := seal.Parse(text); !errors.Is(err, seal.ErrNotSealed) {
 			t.Errorf("%q: %v", text, err)
 		}
