@@ -157,6 +157,9 @@ func (h *private) hide(p *bridge.Page, with *decoders) error {
 			}
 			h.Known = notes.Of(p.Body, e.Raw, e.Index)
 			if out, err = h.Apply(out, e.Raw); err != nil {
+				if e.Defect == bridge.DefectTime { // its time is undefined
+					e.Time = bridge.NoTime
+				}
 				e.Defect = bridge.DefectPrivate
 			}
 		}

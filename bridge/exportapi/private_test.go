@@ -143,6 +143,19 @@ func TestPrivateWithheld(t *testing.T) {
 	}
 }
 
+// TestPrivateWithoutTime: an item that has no readable time, and to which a rule cannot be applied, has no time: its
+// letter has no ce_time.
+func TestPrivateWithoutTime(t *testing.T) {
+	t.Parallel()
+	const item = `{"eventId":"a","timestamp":"yesterday","context":{"ip":"1"},"context":{"ip":"2"}}`
+	c := serve(t, answer(`{"items":[`+item+`]}`), withKeys(map[string]string{"EVENT_DROP": "/context/ip"}))
+	p := must.Get(fetchAll(t, c, bridge.Position{}))(t)
+	text, dated := new(bridge.EventTimes).Append(nil, &p.Events[0])
+	if dated || p.Events[0].Defect != bridge.DefectPrivate {
+		t.Errorf("defect %s, ce_time %s, want none", p.Events[0].Defect, text)
+	}
+}
+
 // TestPrivateKeepsIdentities: items that differ in private data alone stay different, and an
 // item keeps the identity that it had before there were rules.
 func TestPrivateKeepsIdentities(t *testing.T) {

@@ -101,3 +101,19 @@ func TestHeldEncrypted(t *testing.T) {
 		}
 	}
 }
+
+// TestHeldWithoutTime: a letter of an older version has the time 0 if its withheld item has no time. It is known by its
+// key.
+func TestHeldWithoutTime(t *testing.T) {
+	t.Parallel()
+	sums := bridge.NewSums(keyedSum, []byte("raw"), []byte("id"), false)
+	e := bridge.Event{ID: []byte("id"), Sums: &sums, Defect: bridge.DefectPrivate, Time: bridge.NoTime}
+	for at, want := range map[string]bool{"": true, "1970-01-01T00:00:00.000Z": true, "1970-01-01T00:00:01.000Z": false} {
+		h := newPublishedIndex(true, "rules")
+		h.addLetter(&kgo.Record{Headers: []kgo.RecordHeader{{Key: HeaderID, Value: []byte("id")},
+			{Key: HeaderTime, Value: []byte(at)}, {Key: HeaderSpecVersion, Value: []byte("1.0")}}})
+		if got := h.Match(&e); got != want {
+			t.Errorf("ce_time %q: held %v, want %v", at, got, want)
+		}
+	}
+}

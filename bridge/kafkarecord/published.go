@@ -392,15 +392,20 @@ const (
 	bare     = "\x00bare "
 )
 
-// matchWasKey is Match by the key that an item without an id had before the rules for
-// private data.
+// matchWasKey is Match by keys of older records: an item without an id had another one before the
+// rules for private data, and older versions gave a withheld item without a time the time 0.
 func (p *publishedIndex) matchWasKey(e *bridge.Event) bool {
-	if e.Sums == nil || e.ID != nil {
+	if e.Sums == nil {
 		return false
 	}
 	was := *e
-	was.Sums = e.Sums.Was()
-	return p.match(e, fingerprint(was.ItemKey()))
+	if e.Defect == bridge.DefectPrivate && e.Time == bridge.NoTime {
+		if was.Time = 0; p.match(e, fingerprint(was.ItemKey())) {
+			return true
+		}
+	}
+	was.Time, was.Sums = e.Time, e.Sums.Was()
+	return e.ID == nil && p.match(e, fingerprint(was.ItemKey()))
 }
 
 func (p *publishedIndex) match(e *bridge.Event, item fingerprint) bool {
