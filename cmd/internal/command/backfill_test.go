@@ -12,7 +12,7 @@ import (
 )
 
 // boundedExport lists twenty events, one a second from firstEvent on, by start and end.
-func boundedExport(t *testing.T) (url string) {
+func boundedExport(t *testing.T, item func(n int) string) (url string) {
 	t.Helper()
 	return serveItems(t, func(r *http.Request) (items []string, next string) {
 		start, end := int64(0), int64(1<<62)
@@ -20,11 +20,21 @@ func boundedExport(t *testing.T) (url string) {
 		_, _ = fmt.Sscan(r.FormValue("end"), &end)
 		for n := range 20 {
 			if at := firstEvent.UnixMilli() + int64(n)*1000; start <= at && at < end {
-				items = append(items, event(fmt.Sprint("e", n), n))
+				items = append(items, item(n))
 			}
 		}
 		return items, "null"
 	})
+}
+
+func small(n int) string { return event(fmt.Sprint("e", n), n) }
+
+// large is small, apart from the events 2 and 12.
+func large(n int) string {
+	if n%10 != 2 {
+		return small(n)
+	}
+	return strings.Replace(small(n), `"payload":{`, `"payload":{"text":"`+strings.Repeat("x", 30_000)+`",`, 1)
 }
 
 // nth returns the time of the nth event of an export.
@@ -37,7 +47,7 @@ func nth(n int) string {
 func TestTwoOperatorsBackfill(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.env["EXPORT_URL"], w.env["EXPORT_START"] = boundedExport(t), nth(10)
+	w.env["EXPORT_URL"], w.env["EXPORT_START"] = boundedExport(t, small), nth(10)
 	w.runOnce(t)
 	var both sync.WaitGroup
 	var got [2]result
@@ -60,7 +70,7 @@ func TestTwoOperatorsBackfill(t *testing.T) {
 func TestPagesOfABackfill(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.env["EXPORT_URL"], w.env["EXPORT_START"] = boundedExport(t), nth(10)
+	w.env["EXPORT_URL"], w.env["EXPORT_START"] = boundedExport(t, small), nth(10)
 	w.runOnce(t)
 	got := runProgram(t, w.env, "backfill", "--from", nth(0), "--to", nth(10), "--here", "--execute")
 	if got.code != cli.ExitOK || !strings.Contains(got.stdout, "10 events in 1 page into") {

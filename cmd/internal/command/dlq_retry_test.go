@@ -1,9 +1,6 @@
 package command
 
 import (
-	"fmt"
-	"net/http"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,32 +11,6 @@ import (
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/cmd/internal/cli"
 )
-
-// boundedExport lists events, one a second, by start and end. Those at 2 and 12 are large.
-func boundedExport(t *testing.T, from, to int) (url string) {
-	t.Helper()
-	return serveItems(t, func(r *http.Request) (items []string, next string) {
-		bound := func(name string, without int64) int64 {
-			if ms, err := strconv.ParseInt(r.URL.Query().Get(name), 10, 64); err == nil {
-				return ms
-			}
-			return without
-		}
-		start, end := bound("start", 0), bound("end", 1<<62)
-		for n := from; n < to; n++ {
-			at := firstEvent.UnixMilli() + int64(n)*1000
-			if at < start || at >= end {
-				continue
-			}
-			e := event(fmt.Sprint("e", n), n)
-			if n%10 == 2 {
-				e = strings.Replace(e, `"payload":{`, `"payload":{"text":"`+strings.Repeat("x", 30_000)+`",`, 1)
-			}
-			items = append(items, e)
-		}
-		return items, "null"
-	})
-}
 
 // TestRetryLetterOfFirstPage: a letter without its item is published once the topic takes the item, also if it is from
 // the first page of a backfill's window, or of a stream that was reset since.
@@ -61,7 +32,7 @@ func TestRetryLetterOfFirstPage(t *testing.T) {
 			must.Do(t, kafka.CreateTopic("dlq.export.events", 1, map[string]string{"retention.ms": "-1"}))
 			createCheckpoints(t, kafka)
 			env := map[string]string{
-				"EXPORT_URL": boundedExport(t, 0, 20), "EXPORT_API_KEY": secretKey, "HTTP_ADDR": "off", "EXPORT_START": at(10),
+				"EXPORT_URL": boundedExport(t, large), "EXPORT_API_KEY": secretKey, "HTTP_ADDR": "off", "EXPORT_START": at(10),
 				"KAFKA_BROKERS": strings.Join(kafka.ListenAddrs(), ","),
 				"REDIS_URL":     "redis://" + servers.EmbeddedRedis(t).Addr() + "/0",
 			}
@@ -71,9 +42,9 @@ func TestRetryLetterOfFirstPage(t *testing.T) {
 				}
 			}
 			admin := kadm.NewClient(servers.Client(t, kafka.ListenAddrs()[0]))
-			large := "1000000"
+			most := "1000000"
 			must.Get(admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes",
-				Value: &large}}, "export.events"))(t)
+				Value: &most}}, "export.events"))(t)
 			got := runProgram(t, env, "dlq", "retry", "--all", "--execute")
 			if got.code != cli.ExitOK || strings.Count(got.stdout, "  published") != test.letters {
 				t.Errorf("%+v, want %d published letters", got, test.letters)
