@@ -12,7 +12,8 @@ import (
 // Fingerprint identifies the list that a request selects. It has a digest of each part
 // of the request that selects the list, for example of host, path and static parameters.
 // A digest has 16 bits: enough to show a change, too few to reveal the value. That of rules
-// that encrypt has 16 more bits, of the subject, which older versions lack. A Fingerprint that is empty or of another version is unknown.
+// that encrypt has 16 more bits, of the subject, which older versions lack. A Fingerprint that
+// is empty or of another version is unknown.
 type Fingerprint string
 
 // fingerprintVersion begins every Fingerprint. Changed must compare a newer version with
