@@ -373,7 +373,11 @@ func (l *loader) fillEngine(st *Stream, now time.Time) {
 	l.fill(&st.Attest, st.Name)
 	st.Engine.RelativeStart = relative(window.Start, st.Engine.Origin.Start, now)
 	if window.End != "" {
-		st.Engine.Origin.End = l.windowEnd(window.End, places, now)
+		st.Engine.Origin.End = l.instant("EXPORT_END", window.End, places, now)
+		l.checkBound("EXPORT_END", window.End, st.Engine.Origin.End, places, now)
+		if !st.Windows.Windows() { // EXPORT_END is refused, and the start is right
+			l.checkBound("EXPORT_START", window.Start, st.Engine.Origin.Start, places, now)
+		}
 	}
 }
 
@@ -442,15 +446,12 @@ func (l *loader) chooseResource(st *Stream, from place) {
 	}
 }
 
-// windowEnd reads the end of a window. The end must be absolute, so that the window can
-// be resumed.
-func (l *loader) windowEnd(text string, places map[string]place, now time.Time) int64 {
-	ms := l.instant("EXPORT_END", text, places, now)
+// checkBound rejects a relative bound of a window, which could not be resumed.
+func (l *loader) checkBound(name, text string, ms int64, places map[string]place, now time.Time) {
 	if relative(text, ms, now) {
-		l.addf("EXPORT_END", "EXPORT_END: %q is another time at every start, so the window could not be resumed; "+
-			"write it out, for example %s", text, time.UnixMilli(ms).UTC().Format(time.RFC3339))
+		l.addf(name, "%s: %q is another time at every start, so the window until EXPORT_END could not be resumed; "+
+			"write it out, for example %s", places[name].describe(name), text, time.UnixMilli(ms).UTC().Format(time.RFC3339))
 	}
-	return ms
 }
 
 // relative reports whether a text that now means ms means another time later.

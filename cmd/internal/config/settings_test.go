@@ -268,8 +268,16 @@ func TestLoadProblems(t *testing.T) {
 		{
 			"a window that would end elsewhere after a restart",
 			[]string{"EXPORT_END=-1h"},
-			[]string{`EXPORT_END: "-1h" is another time at every start, so the window could not be resumed; write it out, for example 2026-11-21T11:00:00Z`},
+			[]string{`EXPORT_END: "-1h" is another time at every start, so the window until EXPORT_END could not be ` +
+				`resumed; write it out, for example 2026-11-21T11:00:00Z`},
 		},
+		{
+			"a window that would begin elsewhere after a restart",
+			[]string{"EXPORT_START=now", "EXPORT_END=2099-01-01", "STREAM_EVENTS_EXPORT_START=-1d"},
+			[]string{`STREAM_EVENTS_EXPORT_START: "-1d" is another time at every start, so the window until EXPORT_END could ` +
+				`not be resumed; write it out, for example 2026-11-20T12:00:00Z`},
+		},
+		{"a window from the earliest event", []string{"EXPORT_END=2099-01-01"}, nil},
 		{"delivery", []string{"KAFKA_DELIVERY=at-most-once"},
 			[]string{`KAFKA_DELIVERY: "at-most-once" is not one of: exactly-once, at-least-once`}},
 		{
