@@ -21,6 +21,7 @@ const (
 	HintMapping          Hint = "mapping"            // check how items are read
 	HintOverdue          Hint = "fetch-overdue"      // check what the source waits for
 	HintOrigin           Hint = "other-origin"       // restore the setting, or reset to accept it
+	HintOtherStart       Hint = "other-start"        // restore the bounds, or reset to the start
 	HintOtherTopic       Hint = "other-topic"        // correct the topic, reset to accept it, or separate two deployments
 	HintOwned            Hint = "owned"              // stop the process that owns the stream
 	HintOwner            Hint = "second-bridge"      // stop or separate one of two bridges
@@ -64,7 +65,7 @@ const (
 var Hints = []Hint{
 	HintAhead, HintCheckpointBehind, HintCheckpointLost, HintCursorBeside, HintCursorForm, HintCursorIgnored,
 	HintCursorRejected, HintCursorSuspect, HintCursorTooLong, HintCycle, HintFollow, HintForeign, HintMapping, HintOrigin,
-	HintOtherTopic, HintOverdue, HintOwned, HintOwner, HintPageFails, HintRequest, HintResume, HintSource, HintTail,
+	HintOtherStart, HintOtherTopic, HintOverdue, HintOwned, HintOwner, HintPageFails, HintRequest, HintResume, HintSource, HintTail,
 	HintTopicLost, HintTwoHistories,
 	HintCheckpointTopicLost, HintCheckpointTopicMissing, HintCheckpointUnknown, HintMissingGrants, HintOverlapTooLong,
 	HintTopicMissing, HintTopicVanished,

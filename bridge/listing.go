@@ -67,7 +67,8 @@ func (p *Position) Watermark() (w Watermark, ok bool) {
 }
 
 // CheckTarget returns why a stream cannot be reset to t, or nil. A cursor belongs to one
-// way to follow an API, and windows begin at a time.
+// way to follow an API, and windows begin at a time. A stream with an end has one start:
+// see Origin.Same.
 func (o *Origin) CheckTarget(t Target) error {
 	windows := o.Follow == FollowWindows
 	_, watermark := ParseWatermark(t.Cursor)
@@ -77,6 +78,9 @@ func (o *Origin) CheckTarget(t Target) error {
 	case t.Cursor != "" && watermark != windows:
 		return fmt.Errorf("the cursor does not fit EXPORT_FOLLOW=%s: reset to a time instead",
 			cmp.Or(o.Follow, "cursor"))
+	case o.End != 0 && t.Start != o.Start:
+		return fmt.Errorf("with EXPORT_END the stream begins at EXPORT_START, which is %s: for %s set EXPORT_START, "+
+			"then reset to that time", o.StartText(), BoundText(t.Start))
 	}
 	return nil
 }

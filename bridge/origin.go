@@ -22,7 +22,10 @@ func OriginFault(c *Checkpoint, want Origin, topic string) *Fault {
 		fault.HintCode = HintOtherTopic
 		fault.Err = fmt.Errorf("the checkpoint belongs to topic %s, the configuration names %s", c.Topic, topic)
 	case !c.Origin.Same(want):
-		if fault.HintCode = HintOrigin; c.Origin.Follow != want.Follow {
+		switch fault.HintCode = HintOrigin; {
+		case want.End != 0 && c.Origin.Start != want.Start:
+			fault.HintCode = HintOtherStart
+		case c.Origin.Follow != want.Follow:
 			fault.HintCode = HintFollow
 		}
 		fault.Err = fmt.Errorf("the checkpoint was written with %s, the configuration has %s", c.Origin, want)

@@ -361,7 +361,11 @@ func (t ResetToCursor) plan(ctx context.Context, p *planner) (*Move, error) {
 		return nil, err
 	}
 	text := fmt.Sprintf("cursor %s  (sha256 %s)", ShortCursor(t.Cursor), bridge.CursorHash(t.Cursor))
-	m := newMove(text, bridge.Target{Cursor: t.Cursor}, Repeats{})
+	to := bridge.Target{Cursor: t.Cursor}
+	if p.cfg.Origin.End != 0 { // the cursor is of the same window
+		to.Start = p.cfg.Origin.Start
+	}
+	m := newMove(text, to, Repeats{})
 	p.countCursor(ctx, m)
 	return m, nil
 }

@@ -69,6 +69,8 @@ var EngineHints = map[bridge.Hint]string{
 	bridge.HintFollow: "restore EXPORT_FOLLOW, choose another stream name, or go on the other way without what the " +
 		"topic holds, from a stream that has caught up: exportbridge cursor reset --to-current --execute",
 	bridge.HintOrigin: "restore the setting, choose another stream name, or accept the change and " + keepPosition,
+	bridge.HintOtherStart: "restore EXPORT_START and EXPORT_END, choose another stream name, or begin the new window, " +
+		"with the value of EXPORT_START as TIME: exportbridge cursor reset --to-datetime TIME --execute",
 	bridge.HintOtherTopic: "check KAFKA_TOPIC. To continue in this topic and " + keepPosition +
 		". If these are two deployments, give each its own stream name, or its own KAFKA_CHECKPOINT_TOPIC, " +
 		"BRIDGE_GROUP and CURSOR_PREFIX",
