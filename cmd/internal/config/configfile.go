@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkagroup"
 	"exportbridge/bridge/kafkastream"
 	"exportbridge/cmd/internal/config/streamsfile"
@@ -157,13 +158,24 @@ func (l *loader) checkName(voc *vocabulary, v *streamsfile.Value, stream string)
 	}
 }
 
-// looksSecret matches a value that probably contains a secret.
-var looksSecret = regexp.MustCompile(`(?i)authorization|bearer|cookie|token|secret|passw|api[-_]?key|@`)
+var (
+	// looksSecret matches a value that probably contains a secret.
+	looksSecret = regexp.MustCompile(`(?i)authorization|bearer|cookie|token|secret|passw|api[-_]?key|@`)
+	// itemName matches the name of a parameter, a header, or a member of a JSON object.
+	itemName = regexp.MustCompile(`(?m)(?:^|[,{])\s*"?([^\s=:,"{]+)"?\s*[:=]`)
+)
 
 // harmless reports whether the value of a secret setting contains no secret. URLs without
-// credentials are harmless, and so are parameters and headers unless looksSecret matches.
+// credentials are harmless, and so are parameters and headers unless looksSecret matches or one
+// of them has the name of a credential.
 func harmless(v *Variable, text string) bool {
-	return text == "" || mayBeHarmless(v) && !looksSecret.MatchString(text)
+	credential := exportapi.IsCredential
+	if v.Name == "EXPORT_HEADERS" {
+		credential = exportapi.IsCredentialHeader
+	}
+	named := slices.Contains(openSecrets, v.Name) &&
+		slices.ContainsFunc(itemName.FindAllStringSubmatch(text, -1), func(m []string) bool { return credential(m[1]) })
+	return text == "" || mayBeHarmless(v) && !named && !looksSecret.MatchString(text)
 }
 
 // mayBeHarmless reports whether a secret setting has values without a secret.

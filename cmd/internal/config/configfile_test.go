@@ -154,6 +154,24 @@ func TestImportEnv(t *testing.T) {
 	}
 }
 
+// The file that import-env writes has no parameter or header with the name of a credential.
+func TestImportEnvOfCredentials(t *testing.T) {
+	t.Parallel()
+	for given, stays := range map[string]int{
+		"EXPORT_HEADERS=X-Auth-Key: hunter2": 1, "EXPORT_HEADERS=Accept: a/b\nOcp-Apim-Subscription-Key: hunter2": 1,
+		"EXPORT_HEADERS=DD-APPLICATION-KEY: hunter2": 1, "EXPORT_HEADERS=X-Access-Key: hunter2": 1,
+		"EXPORT_PARAMS=key=hunter2": 1, "EXPORT_PARAMS=tenant=acme,sig=hunter2": 1,
+		"EXPORT_PARAMS=tenant=acme, jwt=hunter2": 1, `EXPORT_PARAMS=login:={"user":"a","key":"hunter2"}`: 1,
+		"EXPORT_PARAMS=sort=key:asc,sort_key=b,author=c": 0, "EXPORT_HEADERS=X-Tenant-Id: key": 0,
+	} {
+		s := must.Get(loadFrom(t, UsesAll, given, "EXPORT_METHOD=POST"))(t)
+		text, stay, err := s.ImportEnv()
+		if err != nil || strings.Contains(text, "hunter2") || len(stay) != stays+1 { // the API key stays too
+			t.Errorf("%s: %v; stay %q; file:\n%s", given, err, stay, text)
+		}
+	}
+}
+
 // TestChanges: Changes compares the values that were set.
 func TestChanges(t *testing.T) {
 	t.Parallel()
