@@ -9,6 +9,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/control"
@@ -108,7 +109,7 @@ func readTarget(cmd *cobra.Command, flags []targetFlag) (control.Target, error) 
 	var f targetFlag
 	for _, flag := range flags {
 		all = append(all, "--"+flag.name)
-		if cmd.Flags().Changed(flag.name) {
+		if chosen(cmd.Flags().Lookup(flag.name)) {
 			given, f = append(given, "--"+flag.name), flag
 		}
 	}
@@ -131,6 +132,11 @@ func readTarget(cmd *cobra.Command, flags []targetFlag) (control.Target, error) 
 		return nil, cli.WrongUsage(f.hint, "--%s: %w", f.name, err)
 	}
 	return to, nil
+}
+
+// chosen reports whether a flag is set. A switch that is off, such as --to-latest=false, is not.
+func chosen(f *pflag.Flag) bool {
+	return f.Changed && (f.Value.Type() != "bool" || f.Value.String() == "true")
 }
 
 func newCursorResetCommand(a *cli.App) *cobra.Command {

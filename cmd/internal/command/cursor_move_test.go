@@ -1,10 +1,12 @@
 package command
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"exportbridge/bridge/control"
+	"exportbridge/cmd/internal/cli"
 )
 
 // TestRepeatsText: a plan always says how many events come again, or why that is
@@ -33,6 +35,19 @@ func TestRepeatsText(t *testing.T) {
 		plan.Repeats = r
 		if got := repeatsText(&plan); got != want {
 			t.Errorf("%+v: %q, want %q", r, got, want)
+		}
+	}
+}
+
+// A target that is switched off is no target: --to-latest=false must not skip events.
+func TestTargetSwitchedOff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.runOnce(t)
+	for _, flag := range []string{"--to-latest=false", "--to-earliest=false", "--to-current=false"} {
+		if got := runProgram(t, w.env, "cursor", "reset", flag, "--execute"); got.code != cli.ExitUsage ||
+			!strings.Contains(got.stderr, "a target is required") {
+			t.Errorf("reset %s --execute: %+v", flag, got)
 		}
 	}
 }
