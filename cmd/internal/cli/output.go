@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -213,12 +214,16 @@ func replace(name, text string) error {
 	case !info.Mode().IsRegular():
 		return &fs.PathError{Op: "replace", Path: name, Err: errors.New("not a regular file")}
 	}
-	next := name + ".new"
-	if err := writeNew(next, text); err != nil {
+	next, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*.new")
+	if err != nil {
 		return err
 	}
-	if err := os.Rename(next, name); err != nil {
-		return errors.Join(err, os.Remove(next))
+	_, err = io.WriteString(next, text)
+	if err = errors.Join(err, next.Chmod(info.Mode().Perm()), next.Close()); err == nil {
+		err = os.Rename(next.Name(), name)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(next.Name()))
 	}
 	return nil
 }

@@ -143,3 +143,25 @@ func TestPrintTableNotes(t *testing.T) {
 		t.Errorf("of a cut table it says %q: %v", said.String(), err)
 	}
 }
+
+// What a failed or killed replacement left does not prevent the next one. The file keeps its mode.
+func TestReplaceAfterAFailure(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "rules.yml")
+	for _, left := range []string{name, name + ".new"} { // as after a full disk
+		if err := os.WriteFile(left, []byte("half"), 0o640); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := (&App{}).PrintTo(&Output{file: name, force: true}, "whole"); err != nil {
+		t.Error(err)
+	}
+	text, err := os.ReadFile(name)
+	info, err2 := os.Stat(name)
+	if err != nil || err2 != nil || string(text) != "whole" || info.Mode() != 0o640 {
+		t.Errorf("%q, %v, %v %v", text, info.Mode(), err, err2)
+	}
+	if left, err := filepath.Glob(name + ".*"); err != nil || len(left) != 1 {
+		t.Errorf("left behind: %q, %v", left, err)
+	}
+}
