@@ -58,10 +58,14 @@ BRIDGE_SHUTDOWN_TIMEOUT, and exits at most 3 s later. The second exits at once.`
 		if cmd.Flags().Changed("max-events") && limits.MaxEvents < 1 {
 			return cli.WrongUsage("--max-events 10000", "--max-events %d is below 1", limits.MaxEvents)
 		}
-		if until != "" {
+		if cmd.Flags().Changed("until") {
+			const example = "--until 2026-11-02T00:00:00Z"
 			ms, err := bridge.ParseInstant(until, time.Now())
-			if err != nil {
-				return cli.WrongUsage("--until 2026-11-02T00:00:00Z", "--until: %w", err)
+			switch {
+			case err != nil:
+				return cli.WrongUsage(example, "--until: %w", err)
+			case ms == 0:
+				return cli.WrongUsage(example, "--until %s is before every event", until)
 			}
 			limits.Until = ms
 		}

@@ -68,3 +68,15 @@ func TestRunEndsInItsLog(t *testing.T) {
 		}
 	}
 }
+
+// An empty --until, as of a variable that is not set, is no run without an end.
+func TestRunUntilNothing(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{"EXPORT_API_KEY": secretKey, "EXPORT_URL": "http://127.0.0.1:1", "HTTP_ADDR": "nonsense"}
+	for _, until := range []string{"", "earliest", "0"} {
+		if got := runProgram(t, env, "run", "--until", until); got.code != cli.ExitUsage ||
+			!strings.Contains(got.stderr, "--until") {
+			t.Errorf("run --until %q: %+v", until, got)
+		}
+	}
+}
