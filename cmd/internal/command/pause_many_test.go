@@ -99,3 +99,17 @@ func TestPauseManyWrong(t *testing.T) {
 		}
 	}
 }
+
+// The hint of a wrong call is a right call: it has no second flag that selects streams.
+func TestHintOfPauseOfMany(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"pause", "--stream", "events", "--all"}, {"resume", "--stream", "events", "--match", "e*"},
+	} {
+		got := runProgram(t, nil, args...)
+		_, hint, ok := strings.Cut(got.stderr, "Try: ")
+		if !ok || strings.Contains(hint, "--stream") && strings.Contains(hint, "--match") {
+			t.Errorf("%v: the hint %q has two flags that are mutually exclusive", args, hint)
+		}
+	}
+}

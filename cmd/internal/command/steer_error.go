@@ -98,16 +98,19 @@ func absentHint(e *control.NoCheckpointError) string {
 }
 
 func missingHint(e *control.NoEntryError) string {
-	at := "TIME"
-	if !e.Time.IsZero() {
-		at = e.Time.UTC().Format(time.RFC3339)
+	to := "--to-datetime TIME"
+	switch {
+	case e.Time.IsZero():
+	case e.Time.UnixMilli() == 0:
+		to = "--to-earliest"
+	default:
+		to = "--to-datetime " + e.Time.UTC().Format(time.RFC3339)
 	}
 	if e.Left != nil {
 		return "use --to-entry " + e.Left.String() +
 			", the newest with another cursor before the last move, or exportbridge cursor history"
 	}
-	return "choose an entry of exportbridge cursor history, or run exportbridge cursor reset --to-datetime " +
-		at + " --execute"
+	return "choose an entry of exportbridge cursor history, or run exportbridge cursor reset " + to + " --execute"
 }
 
 func pendingHint(e *bridge.PendingError) string {

@@ -91,3 +91,12 @@ func TestPendingHint(t *testing.T) {
 		}
 	}
 }
+
+// The hint of a rewind to the earliest names a reset that is accepted.
+func TestHintOfRewindToEarliest(t *testing.T) {
+	t.Parallel()
+	hint := missingHint(&control.NoEntryError{Time: time.UnixMilli(0), Err: bridge.ErrNoEntry})
+	if !strings.HasSuffix(hint, "exportbridge cursor reset --to-earliest --execute") {
+		t.Errorf("the hint is %q", hint)
+	}
+}
