@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -118,7 +119,7 @@ func showCursor(a *cli.App, c *control.Position, live *bridge.Status, silent boo
 	if live != nil && live.DeadLettered > 0 {
 		add("dead letters", humanize.Comma(live.DeadLettered)+" since the bridge started: exportbridge tail --dlq")
 	}
-	if live != nil && live.Owner != c.Owner && c.Kind != bridge.KindReset {
+	if live != nil && rivals(live, &c.Checkpoint) {
 		add("note", fmt.Sprintf("the newest commit is by %s: do two bridges run this stream?", c.Owner))
 	}
 	if c.Change != nil {
@@ -128,6 +129,13 @@ func showCursor(a *cli.App, c *control.Position, live *bridge.Status, silent boo
 		add("note", c.Note)
 	}
 	return cli.PrintFields(a.Stdout, a.Advised(rows, c.Stream), a.Width())
+}
+
+// rivals reports whether a second bridge may run the stream: the newest commit is by another
+// owner than live, live does not know it yet, and no command made it.
+func rivals(live *bridge.Status, c *bridge.Checkpoint) bool {
+	command := slices.Contains([]bridge.Kind{bridge.KindReset, bridge.KindPause, bridge.KindResume}, c.Kind)
+	return live.Owner != c.Owner && !command && live.Version.Compare(c.Version) < 0
 }
 
 func secondText(ms int64) string { return time.UnixMilli(ms).UTC().Format(cli.TimeLayout) }
