@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -326,7 +327,7 @@ func (s *streamStatus) speedText(now time.Time) string {
 	text := fmt.Sprintf("%.0f events/s over the last 10 s", live.Rate)
 	switch {
 	case s.CaughtUpIn > 0:
-		left := cli.RoundDuration(time.Duration(s.CaughtUpIn) * time.Second)
+		left := cli.RoundDuration(time.Duration(min(s.CaughtUpIn, math.MaxInt64/1e9)) * time.Second)
 		text += fmt.Sprintf(", caught up in about %s (%.0fx real time)", left, live.Pace)
 	case s.CaughtUpIn < 0 && live.Pace > 0 && s.LagSeconds > time.Minute.Seconds():
 		text += ", too slow to catch up"

@@ -267,3 +267,29 @@ func TestStatusOfTwoGroups(t *testing.T) {
 		}
 	}
 }
+
+// A stream that hardly catches up, or is seconds behind, has no estimate, and a long one does not overflow.
+func TestSpeedText(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	const rate = "50 events/s over the last 10 s"
+	for _, test := range []struct {
+		pace   float64
+		behind time.Duration
+		want   string
+	}{
+		{1.0001, 30 * 24 * time.Hour, rate + ", too slow to catch up"},
+		{1.00004, 500 * time.Millisecond, rate},
+		{2, 30 * time.Second, rate},
+		{61, time.Hour, rate + ", caught up in about 1m0s (61x real time)"},
+		{1.01, 250 * 365 * 24 * time.Hour, rate + ", caught up in about 106751d (1x real time)"},
+	} {
+		s := streamStatus{Report: control.NewReport("events", bridge.ExactlyOnce)}
+		s.Live = &bridge.Status{State: bridge.StateRunning, Rate: 50, Pace: test.pace, Position: now.Add(-test.behind)}
+		s.Checkpoint = control.Mask(&bridge.Checkpoint{Format: 1})
+		s.Measure(now)
+		if got := s.speedText(now); got != test.want {
+			t.Errorf("%v behind at %v: %q, want %q", test.behind, test.pace, got, test.want)
+		}
+	}
+}
