@@ -1,11 +1,14 @@
 package config
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 func TestSettingsTable(t *testing.T) {
@@ -33,5 +36,23 @@ func TestStartListsForms(t *testing.T) {
 	_, forms, _ := strings.Cut(err.Error(), ": use ")
 	if row := Markdown(Variables()); forms == "" || !strings.Contains(row, "begins: "+forms+";") {
 		t.Errorf("the settings do not list %q as the forms of EXPORT_START", forms)
+	}
+}
+
+// The file in the document of the settings can be loaded.
+func TestExampleOfTheDocument(t *testing.T) {
+	t.Parallel()
+	_, rest, _ := strings.Cut(string(must.Get(os.ReadFile("../../exportbridge/docs/settings.md"))(t)), "```yaml\n")
+	text, _, _ := strings.Cut(rest, "```")
+	dir := t.TempDir()
+	must.Do(t, os.Mkdir(filepath.Join(dir, "secrets"), 0o700))
+	for name, content := range map[string]string{
+		"streams.yaml": text, "tenants.txt": "acme\nglobex\n", "secrets/redis-url": "redis://localhost:6379/0",
+		"secrets/acme": "key-of-acme", "secrets/globex": "key-of-globex", "secrets/okta": "key-of-okta",
+	} {
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+	}
+	if _, err := Load(Sources{Environ: []string{"BRIDGE_CONFIG=" + filepath.Join(dir, "streams.yaml")}}, UsesAll); err != nil {
+		t.Error(err)
 	}
 }

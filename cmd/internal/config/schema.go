@@ -78,7 +78,9 @@ const (
 	sizePattern    = `^([+-]?[0-9]+|[0-9.,]+\s*([kKmMgGtTpPeE]?[iI]?[bB]?)\s*)?$`
 
 	durationUnits   = `(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))`
-	durationPattern = `^(-?[0-9]+d|-?([0-9]+d)?(` + durationUnits + `+|0))?$`
+	isoSeconds      = `[0-9]+(\.[0-9]+)?S`
+	isoTime         = `T([0-9]+H([0-9]+M)?(` + isoSeconds + `)?|[0-9]+M(` + isoSeconds + `)?|` + isoSeconds + `)`
+	durationPattern = `^(-?([0-9]+d|([0-9]+d)?(` + durationUnits + `+|0)|P([0-9]+D(` + isoTime + `)?|` + isoTime + `)))?$`
 )
 
 // schema describes the value of the variable: text as in the environment, or the

@@ -95,7 +95,7 @@ func TestSchemaAgreesWithDecode(t *testing.T) {
 	texts := []string{
 		"", "0", "1", "-1", "+1", "007", "1.5", ".5", "1e3", "99999999999999999999", "x", "true", "TRUE", "tRUE", "yes", "f",
 		"30s", "-30s", "1h30m", "1.5h", ".5s", "7d", "1d12h", "-1d", "d", "1d0", "1 d", "30", "30 s", "1d-2h", "--1s", "5µs",
-		"s",
+		"s", "PT30S", "P1DT12H", "-PT2H30M", "PT1.5S", "P1D", "P", "PT", "P1DT", "P1Y", "PT5M1H", "pt30s", "1dPT2H", "-",
 		"64MiB", "64 MiB", "10mb", "1.5GB", "1,000", "1,000 kB", "5 bananas", "MiB", "-5MiB", "1k",
 		"red", "green", "blue", "red,green", " red , green", "red,,green", "red green", "RED", ",",
 	}
@@ -141,7 +141,7 @@ func TestFileSchema(t *testing.T) {
 		return valid(file)
 	}
 	for _, text := range []string{
-		"settings:\n  KAFKA_BROKERS: [a:1, b:2]\n  EXPORT_PAGE_SIZE: 500\n  EXPORT_RATE_LIMIT: 5\n  EXPORT_PARAMS: a=b\n  " +
+		"settings:\n  KAFKA_BROKERS: [a:1, b:2]\n  EXPORT_PAGE_SIZE: 500\n  EXPORT_RATE_LIMIT: 5/s\n  EXPORT_PARAMS: a=b\n  " +
 			"REDIS_URL: redis://redis:6379\nstreams:\n  events:\n  users: {EXPORT_API_KEY_FILE: key}",
 		"templates:\n- for: tenants.txt\n  settings: {EXPORT_URL: 'https://{name}.example.com'}\n  overrides: {acme: " +
 			"{EXPORT_PAGE_SIZE: 7}}\n- for: [a, b]",
@@ -155,6 +155,7 @@ func TestFileSchema(t *testing.T) {
 		"settings: {BRIDGE_STREAMS: events}", "streams: {events: {HTTP_ADDR: 'off'}}",
 		"streams: {Events: {}}", "templates: [{settings: {}}]", "templates: [{for: []}]",
 		"settings: {KAFKA_TLS_CA: a, KAFKA_TLS_CA_FILE: b}", "settings: {EXPORT_TIMEOUT: [1s]}",
+		"settings: {EXPORT_RATE_LIMIT: 5}",
 	} {
 		if check(text) == nil {
 			t.Errorf("valid: %s", text)

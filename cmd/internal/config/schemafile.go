@@ -3,6 +3,7 @@ package config
 import (
 	"reflect"
 	"slices"
+	"strings"
 )
 
 // FileSchema returns the JSON Schema of the file that BRIDGE_CONFIG names. A secret has only
@@ -66,10 +67,10 @@ func closedObject(description string) *jsonSchema {
 }
 
 // yamlSchema describes the value of a variable in YAML. There, text without quotes may be a
-// number or a truth value, and a list may be a sequence.
+// number or a truth value, and a list may be a sequence. A rate is no number: it has a unit.
 func (v *Variable) yamlSchema() *jsonSchema {
 	s := v.schema()
-	if len(s.Enum) == 0 {
+	if len(s.Enum) == 0 && !strings.HasSuffix(v.Name, "_RATE_LIMIT") {
 		for _, kind := range []string{"number", "boolean"} {
 			if v.typ.Kind() == reflect.String && !slices.Contains(s.Type, kind) {
 				s.Type = append(s.Type, kind)
