@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -72,7 +73,10 @@ func EnvTemplate(vars []Variable, named string) string {
 		if chosen {
 			value = named
 		}
-		if strings.ContainsAny(value, " #\"'") {
+		switch {
+		case strings.ContainsAny(value, "'\r\n"):
+			value = strconv.Quote(value)
+		case strings.ContainsAny(value, " #\""):
 			value = "'" + value + "'"
 		}
 		hash := "#"

@@ -39,6 +39,34 @@ func TestStartListsForms(t *testing.T) {
 	}
 }
 
+// What config env prints of a profile can be read by --env-file, also a value of several lines or
+// with a quote.
+func TestEnvTemplateIsRead(t *testing.T) {
+	t.Parallel()
+	want := map[string]string{
+		"EXPORT_HEADERS": "Accept: application/json\nX-Version: 2", "KAFKA_CE_SOURCE": "/it's", "EXPORT_PATH": `/a\b`,
+		"EXPORT_ITEM_TIME": `/"at"`,
+	}
+	text := `EXPORT_HEADERS="Accept: application/json\nX-Version: 2"` + "\nKAFKA_CE_SOURCE=\"/it's\"\n" +
+		"EXPORT_PATH=/a\\b\nEXPORT_ITEM_TIME='/\"at\"'\n"
+	lines := strings.Split(EnvTemplate(Variables(), writeFile(t, "acme.env", text)), "\n")
+	for i, line := range lines { // as the head says: take the # off a line to set it
+		if name, _, ok := strings.Cut(strings.TrimPrefix(line, "#"), "="); ok && want[name] != "" {
+			lines[i] = strings.TrimPrefix(line, "#")
+		}
+	}
+	got := make(map[string]string)
+	must.Do(t, parseEnv("out.env", strings.Join(lines, "\n"), func(name, value string) error {
+		got[name] = value
+		return nil
+	}))
+	for name, value := range want {
+		if got[name] != value {
+			t.Errorf("%s is %q, want %q", name, got[name], value)
+		}
+	}
+}
+
 // The file in the document of the settings can be loaded.
 func TestExampleOfTheDocument(t *testing.T) {
 	t.Parallel()
