@@ -32,6 +32,11 @@ func TakeStream(cmd *cobra.Command, name *string) {
 	cmd.Flags().StringVar(name, "stream", "", "stream `NAME`, required if there are several")
 }
 
+// TakeStreams adds the flag --stream of a command that takes all streams without it.
+func TakeStreams(cmd *cobra.Command, name *string) {
+	cmd.Flags().StringVar(name, "stream", "", "stream `NAME` (default all of BRIDGE_STREAMS)")
+}
+
 // Renamed makes a command also accept the old name of a flag. Help does not show the old
 // name.
 func Renamed(cmd *cobra.Command, old, name string) {

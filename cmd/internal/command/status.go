@@ -63,7 +63,7 @@ Redis and the processes are not asked.`,
 	}
 	a.TakeSettings(cmd)
 	asJSON := cli.TakeJSON(cmd)
-	cmd.Flags().StringVar(&stream, "stream", "", "stream `NAME` (default all of BRIDGE_STREAMS)")
+	cli.TakeStreams(cmd, &stream)
 	cmd.Flags().BoolVar(&watch, "watch", false, "refresh every second; with --json, one line per refresh")
 	cmd.Flags().BoolVar(&group, "group", false, "show the processes of the consumer group and their streams")
 	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {

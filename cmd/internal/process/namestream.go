@@ -10,8 +10,8 @@ import (
 // streams. It also matches the flag that selects streams, if the command has one.
 var streamCommand = regexp.MustCompile(`\bexportbridge (?:cursor ` +
 	`(?:export|history|import|reset|rewind|show)|backfill(?: cancel| list| pause| resume| watch)?|` +
-	`dlq (?:list|retry|show)|keys rewrap|schema (?:check|infer|register|types)|` +
-	`attest|forget|replay|pause|resume|tail|verify)\b(?: --(?:stream|all|match)\b)?`)
+	`dlq (?:list|retry|show)|schema (?:check|infer|register|types)|` +
+	`attest|replay|pause|resume|tail|verify)\b(?: --(?:stream|all|match)\b)?`)
 
 // NameStream returns a text whose commands name the stream. If stream is "", they have NAME
 // in its place.

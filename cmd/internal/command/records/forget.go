@@ -62,7 +62,7 @@ that failed, and may be repeated.`,
 	}
 	a.TakeSettings(cmd)
 	o.json = cli.TakeJSON(cmd)
-	cli.TakeStream(cmd, &o.stream)
+	cli.TakeStreams(cmd, &o.stream)
 	cmd.Flags().BoolVar(&o.execute, "execute", false, "forget; without it the command is a dry run")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		subject := args[0]

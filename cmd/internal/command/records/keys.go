@@ -59,7 +59,7 @@ yet to compact. The first line names subjects and must stay.`,
 	}
 	a.TakeSettings(cmd)
 	asJSON := cli.TakeJSON(cmd)
-	cli.TakeStream(cmd, &stream)
+	cli.TakeStreams(cmd, &stream)
 	cli.TakeExecute(cmd, &execute)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return runRewrap(cmd.Context(), a, stream, execute, *asJSON)

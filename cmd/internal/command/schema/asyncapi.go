@@ -24,7 +24,7 @@ generators. The command contacts no server.`,
 	a.TakeSettings(cmd)
 	asJSON := cli.TakeJSON(cmd)
 	output := cli.TakeOutput(cmd)
-	cmd.Flags().StringVar(&stream, "stream", "", "stream `NAME` (default all of BRIDGE_STREAMS)")
+	cli.TakeStreams(cmd, &stream)
 	cmd.Flags().BoolVar(&dead, "dlq", false, "describe the dead-letter topics too")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		s, err := a.StreamsSettings(0, stream)

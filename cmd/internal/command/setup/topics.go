@@ -90,7 +90,7 @@ func (o *topicsOptions) take(a *cli.App, cmd *cobra.Command) {
 	o.json = cli.TakeJSON(cmd)
 	a.TakeWide(cmd)
 	a.TakeSettings(cmd)
-	cmd.Flags().StringVar(&o.stream, "stream", "", "stream `NAME` (default all of BRIDGE_STREAMS)")
+	cli.TakeStreams(cmd, &o.stream)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return runTopics(cmd.Context(), a, *o) }
 }
 
