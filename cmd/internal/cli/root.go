@@ -28,7 +28,7 @@ const (
 	ExitFailed      = 1
 	ExitUsage       = 2 // wrong usage or configuration
 	ExitCheck       = 3 // check or learn found a blocking problem, verify missing events, a run dead letters only
-	ExitNotOwner    = 4 // another process owns the stream, or runs the job
+	ExitNotOwner    = 4 // another process runs the job or repair
 	ExitRefused     = 5 // rejected by a server, or the stream is blocked
 	ExitEmptyEnd    = 6 // done as far as read, and more may follow; or no event is in the range
 	ExitInterrupted = 130
