@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"exportbridge/bridge"
@@ -101,11 +100,7 @@ func (h *handler) status(*http.Request) (string, reader, error) {
 			}
 		}
 		all := make([]control.Report, len(known))
-		var asking sync.WaitGroup
-		for i, c := range known {
-			asking.Go(func() { all[i] = c.Status(ctx) })
-		}
-		asking.Wait()
+		control.Each(len(known), func(i int) { all[i] = known[i].Status(ctx) })
 		return all, nil
 	}, nil
 }

@@ -85,6 +85,25 @@ func (s *site) atOnce(n int, line func(i int) string) (codes []int) {
 	return slices.Compact(codes)
 }
 
+// A query of the status of many streams reads few of them at a time.
+func TestStatusOfManyStreams(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, streams := &heavy{}, make([]ops.Stream, 3*control.AtOnce)
+		for i := range streams {
+			streams[i] = &fakeStream{status: bridge.Status{Stream: fmt.Sprintf("s-%d", i)}}
+		}
+		s := newSite(ops.Config{}, func(p *ops.Parts) {
+			p.Streams, p.Controller = func() []ops.Stream { return streams }, func(string) ops.Controller { return h }
+		})
+		w := s.do(ask{line: "GET /api/v1/status"})
+		if most, all := h.states.most.Load(), h.states.all.Load(); w.Code != 200 || most != control.AtOnce ||
+			int(all) != len(streams) {
+			t.Errorf("%d: %d reads, %d at once", w.Code, all, most)
+		}
+	})
+}
+
 // However many requests arrive, one read of a kind is in progress, and equal requests share an
 // answer whose read began after they arrived.
 func TestQueriesReadOnce(t *testing.T) {

@@ -82,7 +82,7 @@ func (p *pausing) runMany(ctx context.Context) error {
 // plan shows the streams and changes nothing.
 func (p *pausing) plan(ctx context.Context, streams []*control.Controller) error {
 	all := make([]streamStatus, len(streams))
-	eachOf(streams, func(i int, c *control.Controller) { all[i] = streamStatus{Report: c.Glance(ctx)} })
+	control.Each(len(streams), func(i int) { all[i] = streamStatus{Report: streams[i].Glance(ctx)} })
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -112,8 +112,8 @@ func (p *pausing) apply(ctx context.Context, streams []*control.Controller) erro
 	var failed []string
 	hint, changed := "", 0
 	results := make([]pauseReport, len(streams))
-	eachOf(streams, func(i int, c *control.Controller) {
-		asked := time.Now()
+	control.Each(len(streams), func(i int) {
+		c, asked := streams[i], time.Now()
 		done, same, err := control.Done{}, false, ctx.Err()
 		if err == nil {
 			done, same, err = p.do(ctx, c)

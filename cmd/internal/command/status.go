@@ -109,7 +109,7 @@ func statusOfAll(ctx context.Context, a *cli.App, name string, full bool) ([]str
 		look = (*control.Controller).Glance
 	}
 	all := make([]streamStatus, len(streams))
-	eachOf(streams, func(i int, c *control.Controller) { all[i] = streamStatus{Report: look(c, ctx)} })
+	control.Each(len(streams), func(i int) { all[i] = streamStatus{Report: look(streams[i], ctx)} })
 	if slices.ContainsFunc(all, func(s streamStatus) bool { return s.unseen() }) {
 		full := client.Full(ctx)
 		for i := range all {

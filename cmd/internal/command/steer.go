@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -67,23 +66,6 @@ func openStreams(a *cli.App, need config.Uses, name string) (*cursorstore.Client
 		all[i] = controllerOf(client, s, &s.Streams[i], nil)
 	}
 	return client, all, nil
-}
-
-// atOnce is the number of streams that a command handles at a time.
-const atOnce = 16
-
-// eachOf calls do for each stream, for atOnce streams at a time.
-func eachOf(streams []*control.Controller, do func(i int, c *control.Controller)) {
-	var asking sync.WaitGroup
-	places := make(chan struct{}, atOnce)
-	for i, c := range streams {
-		places <- struct{}{}
-		asking.Go(func() {
-			defer func() { <-places }()
-			do(i, c)
-		})
-	}
-	asking.Wait()
 }
 
 // controllerOf wires the controller of a stream. It connects to no server. shared is the
