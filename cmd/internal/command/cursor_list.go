@@ -57,22 +57,23 @@ func listCursors(ctx context.Context, a *cli.App) ([]listed, error) {
 		return nil, err
 	}
 	defer client.Close()
-	all := make([]listed, 0, len(streams))
-	for _, c := range streams {
-		all = append(all, listedOf(ctx, c.Stream(), c.Position, c.Live))
-	}
-	known, _ := client.Streams(ctx) // the notes of the streams show the error
-	for _, name := range known {
-		if slices.ContainsFunc(all, func(l listed) bool { return l.Stream == name }) {
-			continue
+	others, _ := client.Streams(ctx) // the notes of the streams show the error
+	others = slices.DeleteFunc(others, func(name string) bool {
+		return slices.ContainsFunc(streams, func(c *control.Controller) bool { return c.Stream() == name })
+	})
+	all := make([]listed, len(streams)+len(others))
+	control.Each(len(all), func(i int) {
+		if i < len(streams) {
+			all[i] = listedOf(ctx, streams[i].Stream(), streams[i].Position, streams[i].Live)
+			return
 		}
-		store := client.Stream(name)
+		store := client.Stream(others[i-len(streams)])
 		position := func(ctx context.Context) (control.Position, error) {
 			c, err := store.Load(ctx)
 			return control.Position{Checkpoint: c}, err
 		}
-		all = append(all, listedOf(ctx, name, position, store.Status))
-	}
+		all[i] = listedOf(ctx, others[i-len(streams)], position, store.Status)
+	})
 	slices.SortFunc(all, func(a, b listed) int { return strings.Compare(a.Stream, b.Stream) })
 	return all, nil
 }
