@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/control"
 	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/keyring"
 	"exportbridge/cmd/internal/cli"
@@ -101,7 +102,7 @@ The exit code is 3 if the bridge cannot run, or if an item is unreadable.`,
 	a.TakeSettings(cmd)
 	cmd.Flags().StringSliceVar(&only, "only", nil, "check only these `SYSTEMS`: api, kafka, redis")
 	cli.Offer(cmd, "only", slices.Sorted(maps.Keys(checkSystems))...)
-	cmd.Flags().Var(cli.Parsed(&timeout, bridge.ParseDuration, "DURATION").Shown("20s"), "timeout", "maximum time")
+	cmd.Flags().Var(cli.Parsed(&timeout, bridge.ParseDuration, "DURATION").Shown("20s"), "timeout", "maximum time of each stream")
 	cmd.Flags().IntVar(&show, "sample", 0, "show how the first `N` items are read (default: none shown)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("sample") && (show < 1 || show > mostShown) {
@@ -118,7 +119,7 @@ The exit code is 3 if the bridge cannot run, or if an item is unreadable.`,
 		if err != nil {
 			return err
 		}
-		return runCheck(cmd.Context(), a, checkSections(s, need, show), *asJSON, timeout)
+		return runCheck(cmd.Context(), a, checkSections(s, need, show, timeout), *asJSON)
 	}
 	return cmd
 }
@@ -141,15 +142,13 @@ func systemsNamed(names []string) (config.Uses, error) {
 
 // runCheck runs the sections at the same time and prints them in order, each as soon as
 // possible.
-func runCheck(ctx context.Context, a *cli.App, sections []checkSection, asJSON bool, timeout time.Duration) error {
-	limited, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
+func runCheck(ctx context.Context, a *cli.App, sections []checkSection, asJSON bool) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	results := make([]chan []finding, len(sections))
 	for i, section := range sections {
 		results[i] = make(chan []finding, 1)
-		running.Go(func() { results[i] <- section.find(limited) })
+		running.Go(func() { results[i] <- section.find(ctx) })
 	}
 	report := CheckReport{advice: a.Advice, columns: a.Columns, marks: a.Columns > 0 && !process.NoColor(a.Environ)}
 	for i, section := range sections {
@@ -276,7 +275,7 @@ func (r *CheckReport) mark(l level) string {
 }
 
 // checkSections lists the sections of these systems.
-func checkSections(s *config.Settings, need config.Uses, show int) []checkSection {
+func checkSections(s *config.Settings, need config.Uses, show int, timeout time.Duration) []checkSection {
 	sections := []checkSection{{"config", func(context.Context) []finding { return checkConfig(s) }}}
 	add := func(system config.Uses, name string, find func(context.Context) []finding) {
 		if need&system != 0 {
@@ -284,7 +283,7 @@ func checkSections(s *config.Settings, need config.Uses, show int) []checkSectio
 		}
 	}
 	perStream := func(find func(context.Context, *config.Stream) []finding) func(context.Context) []finding {
-		return func(ctx context.Context) []finding { return eachStream(ctx, s, find) }
+		return func(ctx context.Context) []finding { return eachStream(ctx, s, timeout, find) }
 	}
 	add(config.UsesExport, "api", perStream(func(ctx context.Context, st *config.Stream) []finding {
 		return checkAPI(ctx, st, show)
@@ -292,21 +291,23 @@ func checkSections(s *config.Settings, need config.Uses, show int) []checkSectio
 	add(config.UsesKafka, "kafka", perStream(func(ctx context.Context, st *config.Stream) []finding {
 		return checkKafka(ctx, s, st, need)
 	}))
-	add(config.UsesCursor, "redis", func(ctx context.Context) []finding { return checkRedis(ctx, s, need) })
-	add(config.UsesCursor, "owner", func(ctx context.Context) []finding { return checkOwners(ctx, s, need) })
+	add(config.UsesCursor, "redis", func(ctx context.Context) []finding { return checkRedis(ctx, s, need, timeout) })
+	add(config.UsesCursor, "owner", func(ctx context.Context) []finding { return checkOwners(ctx, s, need, timeout) })
 	return sections
 }
 
-// eachStream checks all streams at the same time. It returns a finding of all streams once.
+// eachStream checks several streams at a time, each until a timeout that begins with it. It
+// returns a finding of all streams once.
 func eachStream(
-	ctx context.Context, s *config.Settings, find func(context.Context, *config.Stream) []finding,
+	ctx context.Context, s *config.Settings, timeout time.Duration,
+	find func(context.Context, *config.Stream) []finding,
 ) []finding {
 	found := make([][]finding, len(s.Streams))
-	var running sync.WaitGroup
-	for i := range s.Streams {
-		running.Go(func() { found[i] = find(ctx, &s.Streams[i]) })
-	}
-	running.Wait()
+	control.Each(len(found), func(i int) {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		found[i] = find(ctx, &s.Streams[i])
+	})
 	shared := func(f finding) bool {
 		return !slices.ContainsFunc(found, func(list []finding) bool { return !slices.Contains(list, f) })
 	}

@@ -15,21 +15,23 @@ import (
 
 // checkRedis checks that Redis keeps the cursor. Without a section about Kafka, checkRedis
 // also checks that the checkpoints belong to the settings.
-func checkRedis(ctx context.Context, s *config.Settings, need config.Uses) []finding {
+func checkRedis(ctx context.Context, s *config.Settings, need config.Uses, timeout time.Duration) []finding {
 	client, err := cli.OpenRedis(s)
 	if err != nil {
 		return []finding{failure(err)}
 	}
 	defer client.Close()
-	found := client.Check(ctx)
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	found := client.Check(limited)
+	late := errors.Is(limited.Err(), context.DeadlineExceeded)
 	var origins []finding
 	if need&config.UsesKafka == 0 {
-		origins = eachStream(ctx, s, func(ctx context.Context, st *config.Stream) []finding {
+		origins = eachStream(ctx, s, timeout, func(ctx context.Context, st *config.Stream) []finding {
 			at, _ := known(s, st.Name)(ctx) // the findings have the error
 			return checkOrigin(at, st)
 		})
 	}
-	late := errors.Is(ctx.Err(), context.DeadlineExceeded)
 	var all []finding
 	for _, f := range found {
 		if !late || f.Level != cursorstore.Fail {
@@ -44,13 +46,13 @@ func checkRedis(ctx context.Context, s *config.Settings, need config.Uses) []fin
 
 // checkOwners names the owners of the streams, from their status in Redis or else from
 // their groups in Kafka.
-func checkOwners(ctx context.Context, s *config.Settings, need config.Uses) []finding {
+func checkOwners(ctx context.Context, s *config.Settings, need config.Uses, timeout time.Duration) []finding {
 	client, err := cli.OpenRedis(s)
 	if err != nil {
 		return []finding{info("unknown")}
 	}
 	defer client.Close()
-	return eachStream(ctx, s, func(ctx context.Context, st *config.Stream) []finding {
+	return eachStream(ctx, s, timeout, func(ctx context.Context, st *config.Stream) []finding {
 		status, live, err := client.Stream(st.Name).Status(ctx)
 		switch {
 		case errors.Is(err, bridge.ErrForeign):

@@ -7,28 +7,36 @@ import (
 	"testing/synctest"
 	"time"
 
+	"exportbridge/bridge/control"
 	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/config"
 )
 
-// TestCheckEndsAtTimeout: sections without an answer all end at --timeout.
+// Sections without an answer end at --timeout, which begins for each stream with its check. Few
+// streams are checked at a time.
 func TestCheckEndsAtTimeout(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		silent := func(ctx context.Context) []finding {
-			<-ctx.Done()
-			return []finding{fail(ctx.Err().Error())}
-		}
-		var out strings.Builder
-		a := &cli.App{Stdio: cli.Stdio{Stdout: &out}}
-		began := time.Now()
-		err := runCheck(t.Context(), a, []checkSection{{"api", silent}, {"kafka", silent}}, false, time.Minute)
-		if took := time.Since(began); took != time.Minute || err == nil {
-			t.Errorf("after %s: %v", took, err)
-		}
-		if text := out.String(); strings.Count(text, context.DeadlineExceeded.Error()) != 2 {
-			t.Errorf("the check printed\n%s", text)
-		}
-	})
+	for streams, rounds := range map[int]int{1: 1, control.AtOnce: 1, 2*control.AtOnce + 1: 3} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &config.Settings{Streams: make([]config.Stream, streams)}
+			silent := func(ctx context.Context) []finding {
+				return eachStream(ctx, s, time.Minute, func(ctx context.Context, _ *config.Stream) []finding {
+					<-ctx.Done()
+					return []finding{fail(ctx.Err().Error())}
+				})
+			}
+			var out strings.Builder
+			a := &cli.App{Stdio: cli.Stdio{Stdout: &out}}
+			began := time.Now()
+			err := runCheck(t.Context(), a, []checkSection{{"api", silent}, {"kafka", silent}}, false)
+			if took := time.Since(began); took != time.Duration(rounds)*time.Minute || err == nil {
+				t.Errorf("%d streams: after %s: %v", streams, took, err)
+			}
+			if text := out.String(); strings.Count(text, context.DeadlineExceeded.Error()) != 2 {
+				t.Errorf("the check printed\n%s", text)
+			}
+		})
+	}
 }
 
 // TestSelects: a pointer of a rule selects what the rule does.
