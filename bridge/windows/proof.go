@@ -64,10 +64,11 @@ func (l *Lister) keyed(ctx context.Context, c *collector, from, to int64) (listi
 	return l.read(ctx, c, from, to)
 }
 
-// parts returns the parts of a range that prove lists: before and after its middle item, each
+// parts returns the parts of a range that prove lists: before an early item and after a late one, each
 // with the second of that item and without it, because a listing that is cut off within that second
-// hides what is beyond. Times of items may be outside the range, where the API selects by another
-// time. Without an end only the parts after the item can be listed.
+// hides what is beyond. Times of items may be far from those by which the API selects them, or outside
+// the range: one page shows half of the items before the middle one, many pages few of them. Without an
+// end only the parts after the item can be listed.
 func (l *Lister) parts(items map[bridge.ItemKey]int64, from, to int64) (parts [][2]int64) {
 	times := make([]int64, 0, len(items))
 	for _, at := range items {
@@ -75,16 +76,22 @@ func (l *Lister) parts(items map[bridge.ItemKey]int64, from, to int64) (parts []
 			times = append(times, at)
 		}
 	}
-	var middle int64
-	switch slices.Sort(times); {
-	case len(times) > 0:
-		middle = floor(times[len(times)/2])
+	var early, late int64
+	switch n := len(times); {
+	case n > 0:
+		slices.Sort(times)
+		at := n / 2
+		if l.paged {
+			at = n / 64
+		}
+		early, late = floor(times[at]), floor(times[n-1-at])
 	case l.cfg.NoEnd:
 		return nil
 	default:
-		middle = floor((from + to) / 2)
+		early = floor((from + to) / 2)
+		late = early
 	}
-	for i, part := range [][2]int64{{from, middle + unit}, {from, middle}, {middle, to}, {middle + 2*unit, to}} {
+	for i, part := range [][2]int64{{from, early + unit}, {from, early}, {late, to}, {late + 2*unit, to}} {
 		part[1] = min(part[1], to)
 		if part[0] >= from && part[0] < part[1] && (i > 1 || !l.cfg.NoEnd) {
 			parts = append(parts, part)
