@@ -26,7 +26,8 @@ type Position struct {
 	visited      Visited
 	emptyCursors Visited // cursors of the empty pages since the last page with items
 	forms        forms
-	passed       bool // the page where the rewind began was read
+	passed       bool  // the page where the rewind began was read
+	relisted     int64 // newest event time on the pages of the overlap
 	scratch      *scratch
 }
 
@@ -91,7 +92,7 @@ func Begin(c bridge.Checkpoint) Position {
 func (at Position) Rejoin(c bridge.Checkpoint) Position {
 	if c.Version != at.Version || c.Cursor != at.Cursor || c.Session != at.Session {
 		at.visited, at.emptyCursors = recentVisited(c.RecentCursors), Visited{}
-		at.forms, at.left = forms{}, 0
+		at.forms, at.left, at.relisted = forms{}, 0, 0
 	}
 	at.passed = at.passed && c.Epoch == at.Epoch && c.ChangeID() == at.ChangeID()
 	at.Checkpoint = c
@@ -212,6 +213,15 @@ func (at *Position) noteTail(p *bridge.Page, rules *Rules, found *Findings) {
 	found.FullEnd = p.Unread.Where != "" || p.Items >= rules.PageSize && (p.Next != "" || !rules.EndExplicit)
 }
 
+// newestRead returns the newest event time that the stream has read. In an overlap,
+// LastEventTime is not: the first empty page would look like the end of the results.
+func (at *Position) newestRead() int64 {
+	if at.Overlaps() {
+		return at.relisted
+	}
+	return max(at.LastEventTime, at.Origin.Start)
+}
+
 // newest returns the millisecond after the latest item of a page. It is at most the time of
 // the listing.
 func newest(p *bridge.Page) (ms int64) {
@@ -243,7 +253,7 @@ func (at *Position) advance(p *bridge.Page, digest uint64, rules *Rules, found *
 	at.Empty.AtTail, at.Empty.Circles = false, false
 	if p.Items > 0 && !found.Whole {
 		at.visited, at.emptyCursors = at.visited.Add(p.At.Cursor), Visited{}
-		at.Empty.filled(p, at.LastEventTime)
+		at.Empty.filled(p, at.newestRead())
 		at.left = digest
 		return
 	}
@@ -257,9 +267,10 @@ func (at *Position) advance(p *bridge.Page, digest uint64, rules *Rules, found *
 func (at *Position) noteEmpty(p *bridge.Page, rules *Rules, found *Findings) {
 	at.Empty.Circles = at.emptyCursors.Has(p.Next)
 	at.emptyCursors = at.emptyCursors.Add(p.At.Cursor)
-	at.Empty.Skipped(p, max(at.LastEventTime, at.Origin.Start))
+	at.Empty.Skipped(p, at.newestRead())
 	if !at.Continues(rules) {
 		at.RewindEnd = nil
+		at.endOverlap()
 	}
 	switch {
 	case rules.window() && (at.Empty.Circles || !at.KnowsEnd(rules)) && at.Empty.Empties >= rules.EmptyPages &&

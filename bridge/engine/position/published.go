@@ -8,10 +8,13 @@ import (
 )
 
 // dropPublished drops the events that are already in the topic. The end of the results ends
-// the overlap.
+// the overlap: here, or in noteEmpty if only empty pages show it.
 func (at *Position) dropPublished(p *bridge.Page, known Known) {
 	if !at.Overlaps() {
 		return
+	}
+	if _, greatest, ok := times(p); ok {
+		at.relisted = max(at.relisted, greatest)
 	}
 	o := *at.Overlap // the position before the page keeps its own
 	o.Dropped += drop(p, known.Published.Match)
@@ -20,10 +23,20 @@ func (at *Position) dropPublished(p *bridge.Page, known Known) {
 	if known.Marks != nil {
 		o.Dropped += drop(p, func(e *bridge.Event) bool { return e.ID != nil && known.Marks.Match(e) })
 	}
-	if o.Done = p.Tail(); o.Done {
-		at.OverlapTopics = nil
-	}
 	at.Overlap = &o
+	if p.Tail() {
+		at.endOverlap()
+	}
+}
+
+// endOverlap ends the overlap, if the stream is reading one.
+func (at *Position) endOverlap() {
+	if !at.Overlaps() {
+		return
+	}
+	o := *at.Overlap
+	o.Done = true
+	at.Overlap, at.OverlapTopics = &o, nil
 }
 
 // drop drops events from a page and returns their number.

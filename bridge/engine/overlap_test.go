@@ -1,0 +1,95 @@
+package engine_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+)
+
+// refuseEarlier makes the API refuse the cursors of the first epoch.
+func (r *harness) refuseEarlier() {
+	r.source.Refuse(func(p bridge.Position) error {
+		if r.store.Checkpoint().Epoch > 0 || p.Cursor == "" {
+			return nil
+		}
+		return gone
+	})
+}
+
+// TestOverlapEndsAtEachEnd: an overlap ends at the end of the results, however the API marks
+// it.
+func TestOverlapEndsAtEachEnd(t *testing.T) {
+	t.Parallel()
+	for _, end := range bridgetest.Ends {
+		exactRow(t, string(end), bridgetest.Export{End: end}, func(r *harness) {
+			r.source.Grow(95)
+			r.startRecovering("time")
+			r.after(5 * time.Second)
+			r.refuseEarlier()
+			r.grow(30, 30*time.Minute)
+			for range 10 {
+				r.grow(2, time.Minute)
+			}
+			r.wantState(bridge.StateIdle, "")
+			r.wantOnce()
+			if c := r.store.Checkpoint(); c.Epoch != 1 || c.Overlap == nil || !c.Overlap.Done || c.OverlapTopics != nil {
+				r.t.Errorf("%s: the overlap is %+v, topics %v; want it done", c.Version, c.Overlap, c.OverlapTopics)
+			}
+		})
+	}
+}
+
+// TestNothingIsLostAfterOverlap: an hour after an overlap, the API lists two equal events
+// without an id, with a failed request in between. Both are published.
+func TestNothingIsLostAfterOverlap(t *testing.T) {
+	exactBubble(t, bridgetest.Export{End: bridgetest.EndFreshCursor, NoIDs: true}, func(r *harness) {
+		r.source.Grow(95)
+		r.startRecovering("time")
+		r.after(5 * time.Second)
+		r.refuseEarlier()
+		r.grow(30, time.Hour)
+		r.wantOnce()
+		const item = `{"userId":"u","timestamp":946690000000,"payload":{"type":"ping"}}`
+		r.source.Append(item)
+		r.after(10 * time.Minute)
+		r.source.FailRequest(r.source.Requests()+1, errors.New("503"))
+		r.after(10 * time.Minute)
+		r.source.Append(item)
+		r.after(10 * time.Minute)
+		if got := r.topic.Count([]byte(item)); got != 2 {
+			t.Errorf("the export lists 2 equal events, the topic has %d", got)
+		}
+	})
+}
+
+// TestOverlapKeepsUpdates: long after an overlap, an item with an id changes and changes
+// back. All three forms are published, as they are without an overlap.
+func TestOverlapKeepsUpdates(t *testing.T) {
+	t.Parallel()
+	for name, overlap := range map[string]bool{"with an overlap": true, "without": false} {
+		exactRow(t, name, bridgetest.Export{End: bridgetest.EndFreshCursor}, func(r *harness) {
+			r.source.Grow(95)
+			r.startRecovering("time")
+			r.after(5 * time.Second)
+			if overlap {
+				r.refuseEarlier()
+			}
+			r.grow(30, time.Hour)
+			state := func(s string) string {
+				return `{"eventId":"user-1","userId":"u","timestamp":946690000000,"payload":{"type":"state","is":"` + s + `"}}`
+			}
+			for _, s := range []string{"on", "off", "on"} {
+				r.source.Append(state(s))
+				r.grow(40, 10*time.Minute)
+				r.source.FailRequest(r.source.Requests()+1, errors.New("503"))
+				r.after(10 * time.Minute)
+			}
+			if on, off := r.topic.Count([]byte(state("on"))), r.topic.Count([]byte(state("off"))); on != 2 || off != 1 {
+				r.t.Errorf("on %d times, off %d times; the export has on, off, on", on, off)
+			}
+		})
+	}
+}
