@@ -150,6 +150,7 @@ func Reset(from Checkpoint, origin Origin, cmd Command) Checkpoint {
 	case !same: // the times are of another export
 	case keepsPosition(&cmd.Target, from):
 		c.LastEventTime, c.PositionTime, c.AdvanceTime = from.LastEventTime, from.PositionTime, from.AdvanceTime
+		c.Overlap, c.OverlapTopics = from.Overlap, from.OverlapTopics
 	default:
 		c.PositionTime = cmd.Target.PositionTime
 	}

@@ -93,3 +93,28 @@ func TestOverlapKeepsUpdates(t *testing.T) {
 		})
 	}
 }
+
+// TestCurrentKeepsOverlap: a reset that keeps the position goes on with an overlap, so the
+// rest of it is not published again.
+func TestCurrentKeepsOverlap(t *testing.T) {
+	exactBubble(t, bridgetest.Export{Latency: 200 * time.Millisecond}, func(r *harness) {
+		r.source.Grow(195)
+		r.startRecovering("time")
+		r.after(time.Minute)
+		r.refuseEarlier()
+		r.source.Grow(5)
+		for r.store.Checkpoint().Epoch == 0 {
+			r.after(100 * time.Millisecond)
+		}
+		r.after(1500 * time.Millisecond)
+		at := r.store.Checkpoint()
+		if o := at.Overlap; o.Done || o.Dropped == 0 {
+			t.Fatalf("the overlap is %+v, want a part of it dropped", o)
+		}
+		r.apply("r1", at.CurrentTarget())
+		r.wantIdleAfter(5 * time.Minute)
+		if o := r.store.Checkpoint().Overlap; o == nil || !o.Done || o.Dropped != 195 {
+			t.Errorf("the overlap is %+v, want it done, with 195 events dropped", o)
+		}
+	})
+}
