@@ -367,9 +367,10 @@ type PublishedEvents interface {
 	// Index returns the stream's events that were committed before the call, and maybe
 	// later ones. It has at least the events from since.Time on. It also has the events
 	// after the ends of since.Topics, for topics whose end is known and whose id is the
-	// same. The time of a dead letter is its publish time. Events of another source, which
-	// may have equal ids, are excluded if both sources are known. The engine calls Index
-	// only between two batches. More events than memory can hold are a Permanent Fault.
+	// same. It reads the former topics in since.Topics too, while they exist. The time of a
+	// dead letter is its publish time. Events of another source, which may have equal ids,
+	// are excluded if both sources are known. The engine calls Index only between two
+	// batches. More events than memory can hold are a Permanent Fault.
 	Index(ctx context.Context, since Since, source SourceIdentity) (PublishedIndex, error)
 	// PartialIndex is an Index that marks republished events. It has the events of this
 	// source that were read from the topic before ctx ended or memory was full. It is nil

@@ -17,8 +17,8 @@ type TopicState struct {
 	ID string `json:"id,omitempty"`
 	// DeadLetters is true for the dead-letter topic.
 	DeadLetters bool `json:"letters,omitempty"`
-	// Former is true for a topic of events to which the stream no longer publishes. The
-	// topic may have been deleted.
+	// Former is true for a topic of events or dead letters to which the stream no longer
+	// publishes. The topic may have been deleted.
 	Former bool `json:"former,omitempty"`
 	// Partitions is the number of partitions. GrewFrom is the number before GrewAt, in
 	// milliseconds since the epoch, across which the order per key does not hold. GrewAt is
@@ -177,12 +177,11 @@ func CarryOver(was, found []TopicState) (next, grown []TopicState) {
 // maxFormer bounds the number of former topics, because every checkpoint names them.
 const maxFormer = 32
 
-// WithFormer returns the topics found, and the topics of events in was that are not among
-// them.
+// WithFormer returns the topics found, and the topics in was that are not among them.
 func WithFormer(was, found []TopicState) []TopicState {
 	all := slices.Clip(found)
 	for i := range was {
-		if t := was[i]; !t.DeadLetters && FindTopic(found, t.Name) == nil && len(all) < len(found)+maxFormer {
+		if t := was[i]; FindTopic(found, t.Name) == nil && len(all) < len(found)+maxFormer {
 			t.Former = true
 			all = append(all, t)
 		}

@@ -71,3 +71,15 @@ func earlierTopics(a, b []TopicState) []TopicState {
 	}
 	return all
 }
+
+// AddTopics returns the topics of a, and those of b that a lacks. Their Ends are unknown.
+func AddTopics(a, b []TopicState) []TopicState {
+	all := slices.Clip(a)
+	for _, t := range b {
+		if FindTopic(a, t.Name) == nil {
+			t.Ends = ""
+			all = append(all, t)
+		}
+	}
+	return all
+}

@@ -17,18 +17,19 @@ func (s *progress) loadPublished(ctx context.Context, e *Engine, topics []bridge
 		s.known.Published, err = s.loadListing(ctx, e, topics)
 	case s.at.Overlaps():
 		since := bridge.Since{Time: time.UnixMilli(s.at.Overlap.From), Topics: s.at.OverlapTopics}
-		s.known.Published, err = e.readPublished(ctx, since, s.at.Source)
+		s.known.Published, err = s.readPublished(ctx, e, since)
 	}
 	return err
 }
 
-func (e *Engine) readPublished(ctx context.Context, since bridge.Since,
-	of bridge.SourceIdentity) (bridge.PublishedIndex, error) {
+// readPublished reads the topics of since, and those that the stream has or had since then.
+func (s *progress) readPublished(ctx context.Context, e *Engine, since bridge.Since) (bridge.PublishedIndex, error) {
 	if e.ports.Published == nil {
 		return nil, errors.New("a stream that follows windows requires the port Published")
 	}
 	defer e.watchdog.wait()()
-	held, err := e.ports.Published.Index(ctx, since, of)
+	since.Topics = bridge.AddTopics(since.Topics, s.at.Topics)
+	held, err := e.ports.Published.Index(ctx, since, s.at.Source)
 	if err != nil {
 		return nil, fmt.Errorf("read the published events: %w", err)
 	}
@@ -58,12 +59,12 @@ func (s *progress) loadListing(ctx context.Context, e *Engine,
 	l := s.at.Listing
 	since := l.Since(w.At, e.cfg.LookBack)
 	since.ByKey = !e.cfg.ChangedIsNew
-	held, err := e.readPublished(ctx, since, s.at.Source)
+	held, err := s.readPublished(ctx, e, since)
 	if err != nil || l.Again == 0 {
 		return held, err
 	}
 	since.Topics, since.EndsOnly = l.Behind, true
-	again, err := e.readPublished(ctx, since, s.at.Source)
+	again, err := s.readPublished(ctx, e, since)
 	return &resetIndex{from: l.Again, before: held, again: again}, err
 }
 

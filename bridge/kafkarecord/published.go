@@ -121,12 +121,12 @@ func (p *Published) buildIndex(
 		if kafkaclient.IsMissing(err) && !p.cfg.Topics.HasEvents(topic) {
 			continue // the dead-letter topic is missing, or a former topic was deleted
 		}
-		if err == nil {
+		if letters := p.hasLetters(topic, since.Topics); err == nil {
 			err = l.Read(ctx, spans, func(r *kgo.Record) error {
 				if of.isOthers(r) {
 					return nil
 				}
-				return p.takeHeld(h, r)
+				return p.takeHeld(h, r, letters)
 			})
 		}
 		switch {
@@ -155,22 +155,28 @@ func (p *Published) buildIndex(
 	return h, nil
 }
 
-// published returns the topics of events and dead letters, and the former topics of events.
+// published returns the topics of events and dead letters, and the former ones.
 func (p *Published) published(known []bridge.TopicState) []string {
 	all := p.cfg.Topics.Published()
 	for i := range known {
-		if t := &known[i]; !t.DeadLetters && !slices.Contains(all, t.Name) {
+		if t := &known[i]; !slices.Contains(all, t.Name) {
 			all = append(all, t.Name)
 		}
 	}
 	return all
 }
 
-// takeHeld remembers a record if it belongs to the stream.
-func (p *Published) takeHeld(h *publishedIndex, r *kgo.Record) error {
+// hasLetters reports whether a topic is one of dead letters, or a former one.
+func (p *Published) hasLetters(topic string, known []bridge.TopicState) bool {
+	was := bridge.FindTopic(known, topic)
+	return topic == p.cfg.Topics.DeadLetters || was != nil && was.DeadLetters && !p.cfg.Topics.HasEvents(topic)
+}
+
+// takeHeld remembers a record if it belongs to the stream. letters is true for a dead letter.
+func (p *Published) takeHeld(h *publishedIndex, r *kgo.Record, letters bool) error {
 	switch {
 	case !p.isOurs(r):
-	case r.Topic == p.cfg.Topics.DeadLetters:
+	case letters:
 		h.addLetter(r)
 	default:
 		h.add(r)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkarecord"
 	"exportbridge/bridge/kafkastream"
 )
@@ -76,7 +77,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// What is published is found in all topics: of routes, of former routes, and of dead letters.
+// What is published is found in all topics: of routes, of dead letters, and in former ones.
 func TestRoutesRead(t *testing.T) {
 	t.Parallel()
 	cfg, s := ready(t, exactly, routed)
@@ -101,7 +102,7 @@ func TestRoutesRead(t *testing.T) {
 		"a former topic":    {[]bridge.TopicState{{Name: cfg.Topic + ".a", Former: true}}, true},
 		"its deleted topic": {[]bridge.TopicState{{Name: cfg.Topic + ".gone", Former: true}}, false},
 		"no former topic":   {nil, false},
-		"dead letters":      {[]bridge.TopicState{{Name: cfg.Topic + ".a", DeadLetters: true}}, false},
+		"dead letters":      {[]bridge.TopicState{{Name: cfg.Topic + ".a", DeadLetters: true}}, true},
 	} {
 		index, err := again.Index(t.Context(), bridge.Since{Time: time.Now().Add(-time.Hour), Topics: test.topics}, source)
 		if err != nil {
@@ -110,6 +111,30 @@ func TestRoutesRead(t *testing.T) {
 		}
 		if index.Match(&one) != test.first || !index.Match(&two) {
 			t.Errorf("%s: the first is known %t, the second %t", name, index.Match(&one), index.Match(&two))
+		}
+	}
+}
+
+// TestRenamedLettersAreKnown: after a change of KAFKA_DLQ_TOPIC, the former topic of dead
+// letters still shows which items are dead letters.
+func TestRenamedLettersAreKnown(t *testing.T) {
+	t.Parallel()
+	cfg, s := ready(t, exactly)
+	bad := event("bad", "u")
+	bad.Defect = bridge.DefectTime
+	b := batch(cfg, 0)
+	b.Pages = []*bridge.Page{page(bad)}
+	source := b.Pages[0].Source
+	before := must.Get(s.Topics(t.Context()))(t)
+	mustCommit(t, s, b)
+	s.Close()
+	for _, name := range []string{"", "letters." + cfg.Topic} {
+		now := cfg
+		now.DLQTopic = name
+		again := open(t, now)
+		index := must.Get(again.Index(t.Context(), bridge.Since{Topics: before, EndsOnly: true}, source))(t)
+		if !index.Match(&bad) {
+			t.Errorf("KAFKA_DLQ_TOPIC=%q: the dead letter is unknown", name)
 		}
 	}
 }
