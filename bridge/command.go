@@ -137,6 +137,7 @@ func Reset(from Checkpoint, origin Origin, cmd Command) Checkpoint {
 		Version: Version{Epoch: from.Epoch + 1},
 		Cursor:  cmd.Target.Cursor, Tail: cmd.Target.Tail, Carried: cmd.Target.Carried, Border: cmd.Target.Border,
 		Origin: origin, Events: cmd.Target.Events, Pages: cmd.Target.Pages,
+		Outside: cmd.Target.Outside, Dropped: cmd.Target.Dropped,
 		Routes: from.Routes, RoutesChanged: from.RoutesChanged,
 		PausedUntil: from.PausedUntil,
 		RewindEnd:   from.RewindEnd,
@@ -177,7 +178,7 @@ func GoBack(from Checkpoint, to Target, since int64, topics []TopicState) Checkp
 // again.
 func (c *Checkpoint) keepPublished(from *Checkpoint) {
 	c.Source, c.Topic, c.Topics = from.Source, from.Topic, from.Topics
-	c.Events, c.Unreadable = from.Events, from.Unreadable
+	c.Events, c.Outside, c.Dropped, c.Unreadable = from.Events, from.Outside, from.Dropped, from.Unreadable
 	c.LastEventTime, c.AdvanceTime = from.LastEventTime, from.AdvanceTime
 }
 

@@ -32,7 +32,7 @@ func TestGoBackKeepsWhatWasPublished(t *testing.T) {
 		Drained: true, MarksEnd: true,
 		Origin: bridge.Origin{Resource: "events", Start: 5}, Source: bridge.SourceIdentity{Workspace: "w"}, Topic: "t",
 		Topics: []bridge.TopicState{{Name: "t", ID: "1"}},
-		Events: 90, Pages: 9, Unreadable: 2, LastEventTime: 900, AdvanceTime: 950, PositionTime: 940,
+		Events: 90, Pages: 9, Outside: 7, Dropped: 40, Unreadable: 2, LastEventTime: 900, AdvanceTime: 950, PositionTime: 940,
 		PausedUntil:   bridge.Forever,
 		RecentCursors: bridge.RecentCursors{1}, Overlap: &bridge.Overlap{From: 100, Until: 800, Dropped: 4},
 	}
@@ -45,13 +45,31 @@ func TestGoBackKeepsWhatWasPublished(t *testing.T) {
 		Format: bridge.CheckpointFormat, Stream: "s", Kind: bridge.KindReset, Version: bridge.Version{Epoch: 4},
 		Cursor: "c4", MarksEnd: true,
 		Origin: origin, Source: from.Source, Topic: "t", Topics: from.Topics,
-		Events: 90, Pages: 4, Unreadable: 2, LastEventTime: 900, AdvanceTime: 950, PositionTime: 400,
+		Events: 90, Pages: 4, Outside: 7, Dropped: 40, Unreadable: 2, LastEventTime: 900, AdvanceTime: 950, PositionTime: 400,
 		PausedUntil: bridge.Forever,
 		RewindEnd:   &bridge.RewindEnd{CursorHash: bridge.CursorHash("c9"), Source: from.Source},
 		Overlap:     &bridge.Overlap{From: 100, Until: 900, Dropped: 4}, OverlapTopics: got.OverlapTopics,
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+// TestResetKeepsTheCounts: a reset to an entry of the history keeps the events outside the
+// range and those dropped by routes beside the count of all events.
+func TestResetKeepsTheCounts(t *testing.T) {
+	t.Parallel()
+	at := bridge.Checkpoint{
+		Version: bridge.Version{Epoch: 2, Seq: 7}, Cursor: "c9", Origin: bridge.Origin{Resource: "events"},
+		Events: 90, Pages: 9, Outside: 7, Dropped: 40,
+	}
+	entry := bridge.Entry{Checkpoint: at}
+	for _, to := range []bridge.Target{at.CurrentTarget(), entry.Target()} {
+		got := bridge.Reset(at, at.Origin, bridge.Command{ID: "r", Kind: bridge.KindReset, Target: to})
+		if got.Events != 90 || got.Pages != 9 || got.Outside != 7 || got.Dropped != 40 {
+			t.Errorf("%d events on %d pages, of which %d outside the range and %d dropped; want 90, 9, 7, 40",
+				got.Events, got.Pages, got.Outside, got.Dropped)
+		}
 	}
 }
 

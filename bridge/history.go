@@ -43,7 +43,8 @@ func (e *Entry) Target() Target {
 	version := e.Version
 	return Target{
 		Cursor: e.Cursor, Tail: e.Tail, Carried: e.Carried, Border: e.Border, Start: e.Origin.Start,
-		Events: e.Events, Pages: e.Pages, PositionTime: e.PositionTime, Entry: &version, Request: e.Origin.Request,
+		Events: e.Events, Pages: e.Pages, Outside: e.Outside, Dropped: e.Dropped, PositionTime: e.PositionTime,
+		Entry: &version, Request: e.Origin.Request,
 	}
 }
 

@@ -183,10 +183,12 @@ type Target struct {
 	Border  Border `json:"border,omitzero"`
 	// Start is used when Cursor is empty; see Origin.Start.
 	Start int64 `json:"start,omitempty"`
-	// Events and Pages are the counters at the target, PositionTime is its position; 0
-	// if unknown.
+	// Events, Pages, Outside and Dropped are the counters at the target, PositionTime is its
+	// position; 0 if unknown.
 	Events       int64 `json:"events,omitempty"`
 	Pages        int64 `json:"pages,omitempty"`
+	Outside      int64 `json:"outside_range,omitempty"`
+	Dropped      int64 `json:"dropped_by_route,omitempty"`
 	PositionTime int64 `json:"position_time,omitempty"`
 	// Entry is the history entry that the target came from, if any.
 	Entry *Version `json:"entry,omitempty"`

@@ -432,7 +432,8 @@ func (t Import) plan(ctx context.Context, p *planner) (*Move, error) {
 	m := newMove(fmt.Sprintf("the exported cursor: entry %s of stream %s", in.Version, in.Stream),
 		bridge.Target{
 			Cursor: in.Cursor, Tail: in.Tail, Carried: in.Carried, Border: in.Border, Start: in.Origin.Start,
-			Events: in.Events, Pages: in.Pages, PositionTime: position, Request: request,
+			Events: in.Events, Pages: in.Pages, Outside: in.Outside, Dropped: in.Dropped, PositionTime: position,
+			Request: request,
 		}, Repeats{})
 	m.Notes = differs
 	known := p.countCursor(ctx, m)
