@@ -131,6 +131,9 @@ type Change struct {
 	// After is set if the program itself caused the change. It is the id of the operator's
 	// last command, whose answer the operator may still await.
 	After string `json:"after,omitempty"`
+	// Unread is set if a pause or a resume was applied to an Unread checkpoint. Older
+	// versions drop it.
+	Unread bool `json:"unread,omitempty"`
 }
 
 // Moves reports whether the change moved the stream: a reset or a rewind begins another

@@ -252,5 +252,6 @@ func Pause(from Checkpoint, cmd Command) Checkpoint {
 		c.PausedUntil = cmd.PausedUntil
 	}
 	c.Change = changeOf(cmd, from)
+	c.Change.Unread = from.Unread()
 	return c
 }

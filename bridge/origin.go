@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// Unread reports whether no page of the export of c was read yet. Then the stream adopts
-// changed settings.
+// Unread reports whether no page of the export of c was read yet, and no reset has chosen
+// its start. Then the stream adopts changed settings.
 func (c *Checkpoint) Unread() bool {
-	atStart := c.Epoch == 0 && c.Cursor == "" && c.Events == 0 && c.Pages == 0
-	return atStart && (c.Kind == KindStart || c.Kind == KindHeartbeat)
+	unmoved := c.Epoch == 0 || c.Change != nil && c.Change.Unread
+	atStart := unmoved && c.Cursor == "" && c.Events == 0 && c.Pages == 0
+	return atStart && c.Kind != KindData && c.Kind != KindReset
 }
 
 // OriginFault returns the fault of a stream at c whose settings have another origin or

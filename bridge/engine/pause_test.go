@@ -216,3 +216,36 @@ func TestPauseWhereKafkaLostData(t *testing.T) {
 		r.applied(r.ask("p2", bridge.KindPause, bridge.Forever))
 	})
 }
+
+// TestUnreadAdoptsSettings: a stream that has read no page adopts a corrected filter, also
+// after changed routes or a pause. After a reset it does not: the settings may have an
+// earlier start.
+func TestUnreadAdoptsSettings(t *testing.T) {
+	t.Parallel()
+	for between, adopts := range map[string]bool{"nothing": true, "routes": true, "pause": true, "reset": false} {
+		exactRow(t, between, bridgetest.Export{}, func(r *harness) {
+			r.source.Refuse(always(bridge.Fault{Class: bridge.Permanent, Code: "401", Reason: bridge.ReasonAuth}))
+			r.cfg.Origin.Events = []string{"orderPlacd"}
+			r.follow(30, time.Minute)
+			switch between {
+			case "routes":
+				r.cfg.Routes = "*.debug=drop"
+				r.restart(time.Minute)
+			case "reset":
+				r.apply("r1", bridge.Target{Start: 1})
+				fallthrough
+			case "pause":
+				r.ask("p1", bridge.KindPause, bridge.Forever)
+				r.ask("p2", bridge.KindResume, 0)
+			}
+			r.cfg.Origin.Events = []string{"orderPlaced"}
+			r.source.Refuse(nil)
+			r.restart(2 * time.Minute)
+			if adopts {
+				r.wantState(bridge.StateIdle, "")
+			} else {
+				r.wantState(bridge.StateBlocked, bridge.ReasonSource)
+			}
+		})
+	}
+}
