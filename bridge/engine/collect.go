@@ -96,7 +96,7 @@ func (f *follower) add(hard context.Context, r fetchResult) error {
 	f.e.watchdog.work()
 	switch {
 	case errors.Is(err, bridge.ErrRejected):
-		f.at, f.found = before, foundBefore
+		f.at, f.found, f.known.Published = before, foundBefore, nil
 		return err
 	case err != nil:
 		f.session.open = false

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -115,6 +116,36 @@ func TestCurrentKeepsOverlap(t *testing.T) {
 		r.wantIdleAfter(5 * time.Minute)
 		if o := r.store.Checkpoint().Overlap; o == nil || !o.Done || o.Dropped != 195 {
 			t.Errorf("the overlap is %+v, want it done, with 195 events dropped", o)
+		}
+	})
+}
+
+// TestFailedRequestInOverlap: equal events without an id, of which an overlap has dropped
+// some before a request fails. New ones that are listed after it are published.
+func TestFailedRequestInOverlap(t *testing.T) {
+	exactBubble(t, bridgetest.Export{NoIDs: true, Latency: 500 * time.Millisecond}, func(r *harness) {
+		item := fmt.Sprintf(`{"userId":"u","timestamp":%d}`, time.Now().UnixMilli())
+		add := func(n int) {
+			for range n {
+				r.source.Append(item)
+				r.source.Grow(1)
+			}
+		}
+		r.source.Grow(45)
+		r.startRecovering("time")
+		r.after(20 * time.Second)
+		add(100)
+		r.after(time.Minute)
+		r.refuseEarlier()
+		r.source.Grow(1)
+		for c := r.store.Checkpoint(); c.Epoch == 0 || c.Overlap.Dropped < 95; c = r.store.Checkpoint() {
+			r.after(100 * time.Millisecond)
+		}
+		add(60)
+		r.source.FailRequest(r.source.Requests()+1, errors.New("503"))
+		r.after(5 * time.Minute)
+		if got := r.topic.Count([]byte(item)); got != 160 {
+			t.Errorf("%d equal events, want 160", got)
 		}
 	})
 }

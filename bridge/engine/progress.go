@@ -37,9 +37,14 @@ func newProgress(c bridge.Checkpoint) progress {
 // forgetMarks drops the index of the events that the topic held before a rewind.
 func (s *progress) forgetMarks() { s.known.Marks, s.marksLoaded = nil, false }
 
-// rollback returns to the last commit.
+// rollback returns to the last commit. An overlap keeps the index of the topic if no page was
+// taken since: a new index would count the copies again that the overlap has dropped, and
+// drop as many new events that equal them.
 func (s *progress) rollback() {
-	s.at, s.batch, s.found, s.known.Published = s.committed, batch{}, bridge.Observation{}, nil
+	if !s.at.Overlaps() || s.batch.pages > 0 || s.at.Pages != s.committed.Pages {
+		s.known.Published = nil
+	}
+	s.at, s.batch, s.found = s.committed, batch{}, bridge.Observation{}
 }
 
 // timesOfPage is the number of event times per page that measure the latency. More times
@@ -84,7 +89,7 @@ func (s *stream) take(ctx context.Context, p *bridge.Page) error {
 	s.loadMarks(ctx, s.e, p)
 	next, found, err := s.at.Take(p, &s.e.rules, s.known)
 	if err != nil {
-		s.suspectItems = found.Suspect
+		s.known.Published, s.suspectItems = nil, found.Suspect // the index lacks what the page matched
 		if bridge.FaultOf(err).Code == position.CodeCycle {
 			s.e.observeStuck(position.CodeCycle)
 		}

@@ -189,7 +189,7 @@ func (s *stream) rejoin(c bridge.Checkpoint) {
 	if c.Epoch != s.committed.Epoch || c.ChangeID() != s.committed.ChangeID() {
 		s.forgetMarks()
 	}
-	s.at = s.committed.Rejoin(c)
+	s.at, s.known.Published = s.committed.Rejoin(c), nil
 	s.adopt(c)
 	s.run.busy = s.run.committed
 }
