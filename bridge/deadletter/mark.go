@@ -156,7 +156,8 @@ func itemsOf(marks map[string][]byte) map[string]string {
 			m.Item = itemName("id " + m.ID) // the mark is of an older version
 		}
 		place := strings.Split(name, "/")
-		items[m.Item] = strings.Join(place[:min(2, len(place))], ":") + ", at " + time.UnixMilli(m.At).UTC().Format(timeLayout)
+		at := time.UnixMilli(m.At).UTC().Format(timeLayout)
+		items[m.Item] = strings.Join(place[:min(2, len(place))], ":") + ", at " + at
 	}
 	return items
 }

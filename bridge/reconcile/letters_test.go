@@ -20,7 +20,8 @@ func TestCompareDeadLetterLongID(t *testing.T) {
 		raw := all[1].raw()
 		sub := kafkarecord.Substitute{ID: bridge.CutID(all[1].id), Size: len(raw),
 			SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(raw))), Index: 1}
-		w.dead.Append(0, fakelog.Record(time.UnixMilli(second(3)), string(sub.Encode()), "eb-stream", stream, "eb-index", "1"))
+		w.dead.Append(0, fakelog.Record(time.UnixMilli(second(3)), string(sub.Encode()), "eb-stream", stream,
+			"eb-index", "1"))
 		want(t, "compared", w.must(reconcile.Compare), counts{API: 2, Held: 1, Dead: 1})
 	})
 }
@@ -31,9 +32,10 @@ func TestCompareDeadLetterSharedID(t *testing.T) {
 	all := []item{{id: "e0", at: second(0)}, {id: "e0", at: second(1)}}
 	inOwnWorld(t, all, all[:1], func(t *testing.T, w *world) {
 		raw := all[1].raw()
-		sub := kafkarecord.Substitute{ID: "e0", Size: len(raw), SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(raw))), Index: 1}
-		w.dead.Append(0, fakelog.Record(time.UnixMilli(second(3)), string(sub.Encode()), "eb-stream", stream, "eb-index", "1",
-			"ce_id", "e0"))
+		sub := kafkarecord.Substitute{ID: "e0", Size: len(raw), Index: 1,
+			SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(raw)))}
+		w.dead.Append(0, fakelog.Record(time.UnixMilli(second(3)), string(sub.Encode()), "eb-stream", stream,
+			"eb-index", "1", "ce_id", "e0"))
 		want(t, "compared", w.must(reconcile.Compare), counts{API: 2, Held: 1, Dead: 1})
 	})
 }

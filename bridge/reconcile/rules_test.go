@@ -26,8 +26,8 @@ func TestCompareBeyondOtherRules(t *testing.T) {
 			inOwnWorld(t, all, nil, func(t *testing.T, w *world) {
 				w.ports.Source, w.cfg.Redacted = misdated{source{w.source}, test.first}, "new/k2+ids"
 				at := time.UnixMilli(test.at).UTC()
-				w.topic.Append(0, fakelog.Record(at, `{"eventId":"hash by k1"}`, "eb-stream", stream, "ce_id", "hash by k1", "ce_time",
-					at.Format(time.RFC3339Nano), "eb-redacted", "old/k1+ids"))
+				w.topic.Append(0, fakelog.Record(at, `{"eventId":"hash by k1"}`, "eb-stream", stream,
+					"ce_id", "hash by k1", "ce_time", at.Format(time.RFC3339Nano), "eb-redacted", "old/k1+ids"))
 				for _, i := range test.held {
 					r := i.record()
 					r.Headers = append(r.Headers, fakelog.Record(at, "", "eb-redacted", w.cfg.Redacted).Headers...)

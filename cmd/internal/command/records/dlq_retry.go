@@ -120,7 +120,8 @@ func retryLetters(ctx context.Context, a *cli.App, o *retryOptions, args []strin
 	out, count := []deadletter.Retried{}, make(map[deadletter.Outcome]int)
 	err = retryEach(ctx, a, l, places, &deadletter.Retry{
 		Topic: &l.Topic, Source: api, Ranges: process.Ranges(st, api), FetchTimeout: st.Engine.FetchTimeout,
-		Bounded: errors.Join(st.Export.Starts(), st.Export.Bounded()) == nil, Rehearsal: !o.execute, By: cli.Operator(), Redacted: st.Kafka.Redacted, Check: st.Export.Check,
+		Bounded:   errors.Join(st.Export.Starts(), st.Export.Bounded()) == nil,
+		Rehearsal: !o.execute, By: cli.Operator(), Redacted: st.Kafka.Redacted, Check: st.Export.Check,
 		Done: func(one deadletter.Retried) error {
 			count[one.Result]++
 			if *o.json {
