@@ -52,7 +52,7 @@ func TestRetryListed(t *testing.T) {
 		if err := r.Run(t.Context(), []deadletter.Place{place}); err != nil {
 			return deadletter.Retried{}, err
 		}
-		if n := source.list.Requests(); n > 100 {
+		if n := source.list.Requests(); n > 120 {
 			t.Errorf("%d requests", n)
 		}
 		return all[0], nil
