@@ -315,3 +315,15 @@ func TestRepairOtherTopic(t *testing.T) {
 		t.Errorf("the topic has %d records", n)
 	}
 }
+
+// Repairs publish to a topic with unlimited retention whose first records were deleted.
+func TestRepairOfTrimmedTopic(t *testing.T) {
+	t.Parallel()
+	cfg, live := ready(t, exactly)
+	publish(t, live, page(event("e", "u"), event("f", "v")))
+	truncate(t, cfg)
+	live.Close()
+	if err := republish(t, openRepair(t, cfg), "g"); err != nil {
+		t.Error(err)
+	}
+}

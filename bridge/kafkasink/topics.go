@@ -21,8 +21,10 @@ type topics struct {
 	kafkaclient.Described
 	client *kafkaclient.Client // asks the brokers
 	read   time.Time           // when the topics were last described
-	// reaches are the known ends of the topics of events and dead letters.
-	reaches reaches
+	// reaches are the known ends of the topics of events and dead letters. measured is true
+	// once the starts of their logs are known too.
+	reaches  reaches
+	measured bool
 }
 
 func newTopics(client *kafkaclient.Client, found kafkaclient.Described) topics {
@@ -121,6 +123,7 @@ func (t *topics) measure(ctx context.Context) error {
 		r.start, r.ends = startOf(bounds[r.topic.Name]), nil
 		r.grow(bounds[r.topic.Name])
 	}
+	t.measured = true
 	return nil
 }
 
@@ -156,7 +159,7 @@ func (t *topics) refresh(ctx context.Context) error {
 	for _, r := range t.reaches {
 		r.grow(bounds[r.topic.Name])
 		lost := startOf(bounds[r.topic.Name]) - r.start
-		if lost > 0 && r.topic != t.DeadLetters && r.topic.Settings.KeepsAll() {
+		if t.measured && lost > 0 && r.topic != t.DeadLetters && r.topic.Settings.KeepsAll() {
 			// The next session compares the topic with the checkpoint, and blocks.
 			return goneTopic(fmt.Errorf("topic %s starts %d offsets later than before, although its retention is unlimited",
 				r.topic.Name, lost))
