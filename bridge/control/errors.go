@@ -118,7 +118,7 @@ func (e *RefusedError) NotPaused() bool { return e.Detail == bridge.NotPaused }
 type UnacknowledgedError struct {
 	// ID is the id of the request. State is CommandWithdrawn if the request was withdrawn
 	// and nothing was changed, CommandClaimed if Owner is applying it, and CommandUnknown
-	// if Redis failed with Err.
+	// if it may be applied or may have been: Err says what Redis does not do.
 	ID    string
 	State bridge.CommandState
 	Owner string
@@ -136,10 +136,9 @@ type UnacknowledgedError struct {
 func (e *UnacknowledgedError) Error() string {
 	switch e.State {
 	case bridge.CommandUnknown:
-		return fmt.Sprintf("request %s is not acknowledged, and Redis does not answer: %v", e.ID, e.Err)
+		return fmt.Sprintf("request %s is not acknowledged, and Redis %v", e.ID, e.Err)
 	case bridge.CommandClaimed:
-		return fmt.Sprintf("request %s is being applied by %s, which has not acknowledged it within %s",
-			e.ID, e.Owner, e.Timeout)
+		return fmt.Sprintf("request %s is being applied by %s, which has not acknowledged it yet", e.ID, e.Owner)
 	}
 	withdrawn := fmt.Sprintf("request %s is withdrawn, nothing was changed", e.ID)
 	late := fmt.Sprintf("no acknowledgement within %s: %s", e.Timeout, withdrawn)

@@ -272,6 +272,9 @@ func (s *redis) Withdraw(_ context.Context, id string) (bridge.CommandOutcome, e
 		s.last = bridge.Command{}
 		return bridge.CommandOutcome{State: bridge.CommandWithdrawn}, nil
 	}
+	if s.last.ID != id {
+		return bridge.CommandOutcome{State: bridge.CommandUnknown}, nil
+	}
 	return s.outcome(s.last), nil
 }
 

@@ -40,7 +40,8 @@ type Done struct {
 // If the owner rejects the move, the error is an ErrRejected. While another request is
 // pending, the error is a *bridge.PendingError. An *UnacknowledgedError says whether the
 // request was withdrawn. A *StoreAwayError says why the change is impossible while Redis is
-// unreachable. After any other error nothing was changed, unless the error says otherwise.
+// unreachable; it comes with an *UnacknowledgedError if Redis may have the request. After
+// any other error nothing was changed, unless the error says otherwise.
 func (c *Controller) Move(ctx context.Context, m *Move, by Request) (Done, error) {
 	cmd := newCommand(bridge.KindReset, by, &m.from.Checkpoint)
 	cmd.Target, cmd.AcceptSource = m.target, by.AcceptSource
@@ -83,7 +84,7 @@ func (c *Controller) changeHere(ctx context.Context, kind bridge.Kind, by Reques
 	}
 	cmd := newCommand(kind, by, &from.Checkpoint)
 	cmd.PausedUntil = pausedUntil
-	return c.change(ctx, cmd, by, base{Checkpoint: from.Checkpoint})
+	return c.change(ctx, cmd, by, base{Checkpoint: from.Checkpoint, away: from.away})
 }
 
 func newCommand(kind bridge.Kind, by Request, from *bridge.Checkpoint) bridge.Command {

@@ -95,7 +95,7 @@ func TestUnacknowledged(t *testing.T) {
 	}{
 		"nobody takes it up": {func(*harness) {}, bridge.CommandWithdrawn, false, "no acknowledgement within 30s: request "},
 		"claimed": {func(r *harness) { r.claim("one") }, bridge.CommandClaimed, false,
-			"is being applied by pod-1, which has not acknowledged it within 30s"},
+			"is being applied by pod-1, which has not acknowledged it yet"},
 		"interrupted": {func(*harness) {}, bridge.CommandWithdrawn, true, "interrupted: request "},
 		"claimed, then interrupted": {
 			func(r *harness) { r.claim("one") }, bridge.CommandClaimed, true, "is being applied by pod-1",

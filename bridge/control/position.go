@@ -14,6 +14,7 @@ type Position struct {
 	bridge.Checkpoint
 	// Note says why the checkpoint is from the checkpoint topic; empty if it is from Redis.
 	Note string
+	away error // why Redis is unreachable, or nil
 }
 
 // Position returns the stream's checkpoint from Redis. If Redis has none or is unreachable,
@@ -34,7 +35,11 @@ func (c *Controller) Position(ctx context.Context) (Position, error) {
 	case newest.Zero():
 		return Position{}, err
 	}
-	return Position{Checkpoint: newest, Note: "from the checkpoint topic: " + cut(err.Error(), 120)}, nil
+	p := Position{Checkpoint: newest, Note: "from the checkpoint topic: " + cut(err.Error(), 120)}
+	if isAway(err) {
+		p.away = err
+	}
+	return p, nil
 }
 
 // load returns the checkpoint in Redis. If there is none, the error has the live status and

@@ -40,18 +40,25 @@ type request struct {
 // apply stores the request and waits for the answer of the stream's owner. Without an
 // owner, this process applies the command.
 func (r *request) apply(ctx context.Context) (bridge.Answer, error) {
-	err := r.from.away
+	if r.from.away != nil {
+		return r.applyAway(ctx, r.from.away)
+	}
+	err := r.put(ctx)
 	if err == nil {
-		err = r.put(ctx)
-	}
-	_, pending := errors.AsType[*bridge.PendingError](err)
-	switch {
-	case err == nil:
 		return r.await(ctx)
-	case !pending && isAway(err): // Redis may have stored the request; the id in a commit shows that it was applied
-		return r.applyAway(ctx, err)
 	}
-	return bridge.Answer{}, err
+	if _, pending := errors.AsType[*bridge.PendingError](err); pending || !isAway(err) && ctx.Err() == nil {
+		return bridge.Answer{}, err
+	}
+	// Redis may have stored the request; the id in a commit shows that it was applied.
+	if ctx.Err() == nil {
+		answer, stuck := r.applyAway(ctx, err)
+		if stuck == nil {
+			return answer, nil
+		}
+		err = stuck
+	}
+	return r.giveUpWith(ctx, err)
 }
 
 // put stores the request. It first settles an overdue request that a bridge claimed.
@@ -121,7 +128,7 @@ func (r *request) await(ctx context.Context) (bridge.Answer, error) {
 		}
 		switch members, err := r.c.owners(ctx); {
 		case err != nil:
-			return r.giveUpWith(err)
+			return r.giveUpWith(ctx, err)
 		case len(members) > 0:
 			if unseen++; unseen == unseenLooks {
 				r.sayUnseen(members[0])
@@ -133,7 +140,7 @@ func (r *request) await(ctx context.Context) (bridge.Answer, error) {
 			continue // a bridge has started, and will answer
 		}
 		if err != nil {
-			return r.giveUpWith(err)
+			return r.giveUpWith(ctx, err)
 		}
 		return answer, nil
 	}
@@ -195,13 +202,18 @@ func (r *request) applyOffline(ctx context.Context, cmd bridge.Command, inbox br
 }
 
 // giveUpWith withdraws the request because of an error. It returns the error, unless the
-// request was applied first.
-func (r *request) giveUpWith(cause error) (bridge.Answer, error) {
-	answer, err := r.giveUp(false)
-	if err == nil {
-		return answer, nil
+// request was applied first or the caller interrupts. If the request may be applied later,
+// the error says so.
+func (r *request) giveUpWith(ctx context.Context, cause error) (bridge.Answer, error) {
+	answer, err := r.giveUp(ctx.Err() != nil)
+	e, ok := errors.AsType[*UnacknowledgedError](err)
+	switch {
+	case !ok || e.Interrupted:
+		return answer, err
+	case e.State == bridge.CommandWithdrawn:
+		return answer, cause
 	}
-	return answer, cause
+	return answer, fmt.Errorf("%w; %w", cause, err)
 }
 
 // giveUp withdraws the request. If the request was applied first, giveUp returns the
@@ -215,18 +227,38 @@ func (r *request) giveUp(interrupted bool) (bridge.Answer, error) {
 	}
 	switch {
 	case err != nil:
-		e.State, e.Err = bridge.CommandUnknown, err
+		e.State, e.Err = bridge.CommandUnknown, fmt.Errorf("does not answer: %w; "+
+			"a bridge may apply it up to %s after Redis answers again", err, r.by.Timeout)
 	case outcome.State == bridge.CommandAnswered:
 		return outcome.Answer, nil
-	case outcome.State == bridge.CommandClaimed:
-	default:
-		e.State = bridge.CommandWithdrawn
+	case outcome.State == bridge.CommandUnknown:
+		at, err := r.applied()
+		if err == nil {
+			return bridge.Answer{Applied: true, By: at.Owner, At: at.Change.At, Version: at.Version}, nil
+		}
+		e.Err = fmt.Errorf("does not know it: %w", err)
+	case outcome.State == bridge.CommandWithdrawn:
 		if live, alive, err := r.c.Live(ctx); err == nil && alive && !interrupted {
 			e.Live = &live
 		}
 		e.Unseen = r.unseen
 	}
 	return bridge.Answer{}, e
+}
+
+// applied returns the newest checkpoint if it includes the command. A fail-over of Redis can
+// lose the request with its answer, and the checkpoint too, which the checkpoint topic has.
+func (r *request) applied() (bridge.Checkpoint, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), logTimeout)
+	defer cancel()
+	if stored, err := r.c.ports.Store.Load(ctx); err == nil && stored.Applied(r.cmd.ID) {
+		return stored, nil
+	}
+	newest, err := r.c.newest(ctx)
+	if err == nil && !newest.Applied(r.cmd.ID) {
+		err = errors.New("the newest checkpoint does not include it, but a bridge may be about to apply it")
+	}
+	return newest, err
 }
 
 // applyAway applies the command while Redis is unreachable. A running bridge cannot receive

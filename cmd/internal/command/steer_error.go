@@ -124,9 +124,7 @@ func pendingHint(e *bridge.PendingError) string {
 
 func lateHint(e *control.UnacknowledgedError) string {
 	switch {
-	case e.State == bridge.CommandUnknown:
-		return "exportbridge cursor show"
-	case e.State == bridge.CommandClaimed:
+	case e.State == bridge.CommandUnknown, e.State == bridge.CommandClaimed:
 		return "check whether it was applied: exportbridge cursor show"
 	case e.Fenced():
 		return e.Live.Hint

@@ -54,7 +54,8 @@ func TestSteered(t *testing.T) {
 		{&control.UnacknowledgedError{State: bridge.CommandWithdrawn, Interrupted: true}, cli.ExitInterrupted, ""},
 		{&control.UnacknowledgedError{State: bridge.CommandClaimed, Interrupted: true}, cli.ExitFailed,
 			"check whether it was applied: exportbridge cursor show"},
-		{&control.UnacknowledgedError{State: bridge.CommandUnknown, Err: redis}, cli.ExitFailed, "exportbridge cursor show"},
+		{fmt.Errorf("%w; %w", away(&control.OwnedError{}), &control.UnacknowledgedError{State: bridge.CommandUnknown,
+			Err: redis}), cli.ExitFailed, "check whether it was applied: exportbridge cursor show"},
 		{away(control.ErrStoreHolds), cli.ExitFailed, again},
 		{away(&control.OwnedError{}), cli.ExitFailed, again +
 			"; or stop that process, and the command applies the change itself"},
