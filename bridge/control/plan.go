@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/engine"
 )
 
 // Endpoint is the origin or the target of a move.
@@ -53,6 +54,32 @@ func (m *Move) note(format string, args ...any) {
 	m.Notes = append(m.Notes, fmt.Sprintf(format, args...))
 }
 
+// noteSettings notes how the settings differ from those of the stream, which a rewind keeps
+// if no bridge applies it.
+func (m *Move) noteSettings(cfg *engine.Config) {
+	switch from := &m.from; {
+	case from.Zero() || from.Origin.Same(cfg.Origin):
+	case m.target.Entry != nil && !m.target.Stay:
+		m.note("these settings have %s; the stream has %s, which a rewind keeps unless a bridge has other settings",
+			cfg.Origin, from.Origin)
+	default:
+		m.note("the settings change, from %s to %s", from.Origin, cfg.Origin)
+		m.Repeats = m.underOther()
+	}
+	if note := otherTopic(&m.from.Checkpoint, cfg); note != "" {
+		m.note("%s", note)
+	}
+}
+
+// otherTopic says that the settings name another topic than that of a stream at c, or
+// returns "".
+func otherTopic(c *bridge.Checkpoint, cfg *engine.Config) string {
+	if c.Topic == "" || cfg.Topic == "" || c.Topic == cfg.Topic {
+		return ""
+	}
+	return "the stream publishes to topic " + c.Topic + ", these settings name " + cfg.Topic
+}
+
 // newMove returns the move to a target. text describes the target.
 func newMove(text string, to bridge.Target, again Repeats) *Move {
 	return &Move{
@@ -89,10 +116,7 @@ func (c *Controller) Plan(ctx context.Context, to Target) (*Move, error) {
 		return nil, err
 	}
 	m.Stream, m.From, m.BaseEpoch, m.from = c.Stream(), endpointOf(&from.Checkpoint), from.Epoch, from
-	if want := c.cfg.Origin; m.target.Entry == nil && !from.Zero() && !from.Origin.Same(want) {
-		m.note("the settings change, from %s to %s", from.Origin, want)
-		m.Repeats = m.underOther()
-	}
+	m.noteSettings(&c.cfg)
 	if change := from.RequestChange(c.cfg.Origin.Request); len(change.Other) > 0 {
 		m.note("these settings request another list than the stream's (%s), which stays unless the move accepts it: "+
 			"--accept-source %s", change, c.cfg.Origin.Request.Digest())

@@ -287,7 +287,8 @@ func TestNotes(t *testing.T) {
 		if m := r.plan(control.ResetToEarliest{}); len(m.Notes) != 1 || !strings.Contains(m.Notes[0], "the settings change") {
 			t.Errorf("another filter: notes %q", m.Notes)
 		}
-		if m := r.plan(control.RewindPages{Pages: 1}); len(m.Notes) != 0 {
+		if m := r.plan(control.RewindPages{Pages: 1}); len(m.Notes) != 1 || !strings.Contains(m.Notes[0],
+			"which a rewind keeps") {
 			t.Errorf("a rewind under another filter: notes %q", m.Notes)
 		}
 		r.engine.Origin.Events, r.engine.Origin.ItemID = nil, "/id"

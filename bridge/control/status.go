@@ -130,9 +130,7 @@ func (c *Controller) Status(ctx context.Context) Report {
 		if p.Note != "" {
 			notes[1] = "checkpoint " + p.Note
 		}
-		if there := p.Checkpoint.Topic; there != "" && c.cfg.Topic != "" && there != c.cfg.Topic {
-			notes[3] = "the stream publishes to topic " + there + ", these settings name " + c.cfg.Topic
-		}
+		notes[3] = otherTopic(&p.Checkpoint, &c.cfg)
 	})
 	asking.Go(func() {
 		members, err := c.ports.Group.Members(ctx)

@@ -332,9 +332,6 @@ func (ResetToCurrent) plan(ctx context.Context, p *planner) (*Move, error) {
 	}
 	m := newMove("the same position", from.CurrentTarget(), p.repeatsAfter(ctx,
 		found{bridge.Entry{Checkpoint: from.Checkpoint}, true}, from.Events))
-	if !from.Origin.Same(p.cfg.Origin) {
-		m.Repeats = m.underOther()
-	}
 	m.note("the topics are accepted as they are now; lost records stay missing until they are repaired")
 	return m, nil
 }

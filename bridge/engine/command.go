@@ -244,25 +244,32 @@ func (j *judge) validatePause(cmd bridge.Command) string {
 }
 
 // derive returns the checkpoint of a command, in a new epoch. A reset also accepts a
-// changed origin or source.
+// changed origin or source. Without a bridge, only a reset that keeps the position accepts
+// another topic, and a rewind keeps the origin: the settings are those of the command.
 func (s *session) derive(was bridge.Checkpoint, cmd bridge.Command) bridge.Checkpoint {
-	var c bridge.Checkpoint
-	if cmd.Kind == bridge.KindReset {
-		c = bridge.Reset(was, s.e.cfg.Origin, cmd)
-	} else {
-		c = bridge.Pause(was, cmd)
+	if cmd.Kind != bridge.KindReset {
+		c := bridge.Pause(was, cmd)
+		return s.stamp(c, cmd.Kind, bridge.Version{Epoch: c.Epoch})
 	}
-	if cmd.Kind == bridge.KindReset && s.e.cfg.listing() {
+	origin, topic := s.e.cfg.Origin, s.e.cfg.Topic
+	if s.e.applying && !cmd.Target.Stay {
+		if topic = was.Topic; cmd.Target.Entry != nil && !was.Zero() {
+			origin = was.Origin
+			origin.Request = s.e.cfg.Origin.Request // requires AcceptSource
+		}
+	}
+	c := bridge.Reset(was, origin, cmd)
+	c.Topic = topic
+	if origin.Follow == bridge.FollowWindows {
 		c.Listing = s.listingAfter(was, c)
 	}
-	if cmd.Kind == bridge.KindReset && cmd.Target.FollowOtherwise {
+	if cmd.Target.FollowOtherwise {
 		c.FollowOtherwise(&was, s.e.cfg.LookBack)
 	}
+	c.Topics = was.Topics
 	c = s.stamp(c, cmd.Kind, bridge.Version{Epoch: c.Epoch})
-	if cmd.Kind == bridge.KindReset && s.topics == nil {
-		if c.Topics = bridge.WithFormer(was.Topics, s.found); s.found == nil { // compared once the topics are known
-			c.Topics = was.Topics
-		}
+	if s.topics == nil && s.found != nil { // otherwise compared once the topics are known
+		c.Topics = s.knownTopics(was.Topics, s.found)
 	}
 	return c
 }

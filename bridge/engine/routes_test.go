@@ -134,3 +134,30 @@ func TestLookBackReadsFormerTopic(t *testing.T) {
 		}
 	})
 }
+
+// A command's process without the stream's topics, as from a shell without KAFKA_ROUTES, does
+// not make them former ones: a recreated topic is noticed after a pause, and after a rewind.
+func TestApplyKeepsTopics(t *testing.T) {
+	t.Parallel()
+	rewind := reset("r1", 0, bridge.Target{Entry: &bridge.Version{}})
+	for _, cmd := range []bridge.Command{pause("p1", 0), rewind} {
+		exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+			r.topic.Name, r.cfg.Routes = "orders", "*=orders" // the fake has one topic: it stands for the routed one
+			r.ran(30, time.Minute)
+			r.topic.Name, r.cfg.Routes = "events", ""
+			if cmd.Kind == bridge.KindPause {
+				cmd.PausedUntil = time.Now().Add(time.Minute).UnixMilli()
+			}
+			if a, err := r.applyWithout(cmd); err != nil || !a.Applied {
+				t.Fatal(a, err)
+			}
+			r.topic.Recreate()
+			r.topic.Name, r.cfg.Routes = "orders", "*=orders"
+			r.startFor(5 * time.Minute)
+			if s := r.bridge.Status(); s.State != bridge.StateBlocked {
+				t.Errorf("after a %s the topic was recreated: the stream is %s, the topics are %+v", cmd.Kind, s.State,
+					r.store.Checkpoint().Topics)
+			}
+		})
+	}
+}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"crypto/rand"
+	"slices"
 	"time"
 
 	"exportbridge/bridge"
@@ -51,11 +52,11 @@ func (s *session) stamp(c bridge.Checkpoint, kind bridge.Kind, at bridge.Version
 	}
 	c.Format, c.Stream, c.Mode = c.Origin.Format(), s.e.cfg.Stream, s.e.cfg.Mode
 	c.Version, c.Kind = at, kind
-	if c.Topic == "" {
+	if c.Topic == "" && !s.e.applying {
 		c.Topic = s.e.cfg.Topic
 	}
 	if s.topics != nil {
-		c.Topics = s.topics
+		c.Topics = s.knownTopics(c.Topics, s.topics)
 	}
 	if s.request.Known() {
 		c.Origin.Request = s.request
@@ -63,6 +64,22 @@ func (s *session) stamp(c bridge.Checkpoint, kind bridge.Kind, at bridge.Version
 	c.Owner, c.Session = s.e.cfg.Owner, s.id
 	c.WrittenAt = now
 	return c
+}
+
+// knownTopics returns the topics that a checkpoint records after a session found some of
+// them. The process of a command may lack topics of the stream, and have others.
+func (s *session) knownTopics(was, found []bridge.TopicState) []bridge.TopicState {
+	if !s.e.applying || len(was) == 0 {
+		return bridge.WithFormer(was, found)
+	}
+	known := slices.Clone(was)
+	for i := range known {
+		if now := bridge.FindTopic(found, known[i].Name); now != nil {
+			known[i] = *now
+			known[i].Former = was[i].Former
+		}
+	}
+	return known
 }
 
 // carryOver is bridge.CarryOver, and reports added partitions.

@@ -377,7 +377,7 @@ func TestTopicMovedByOneReset(t *testing.T) {
 				r.wantState(bridge.StateBlocked, bridge.ReasonSource)
 			}
 			now := r.store.Checkpoint()
-			r.steer(reset("move", now.Epoch, stay(now)), running)
+			r.steer(reset("move", now.Epoch, now.CurrentTarget()), running)
 			r.grow(5, 2*time.Minute)
 			r.wantState(bridge.StateIdle, "")
 		})
