@@ -62,9 +62,16 @@ func (s *Stream) JobACLs() []string {
 	if s.Topics.Jobs == "" {
 		return nil
 	}
-	return append(s.marksACLs(),
-		s.Grant("--operation Write --operation Describe --operation Read --operation DescribeConfigs --operation "+
-			"Create --resource-pattern-type prefixed --topic "+ReplayTopic(s.Topics.Events, "")),
+	all := s.marksACLs()
+	replays := []string{ReplayTopic(s.Topics.Events, "")}
+	if s.Topics.DeadLetters != "" {
+		replays = append(replays, kafkaclient.DeadTopic(replays[0]))
+	}
+	for _, prefix := range replays {
+		all = append(all, s.Grant("--operation Write --operation Describe --operation Read --operation DescribeConfigs "+
+			"--operation Create --resource-pattern-type prefixed --topic "+prefix))
+	}
+	return append(all,
 		s.Grant("--operation Read --operation Describe --resource-pattern-type prefixed --group "+s.Rights.JobGroups))
 }
 

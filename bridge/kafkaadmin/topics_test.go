@@ -24,6 +24,7 @@ import (
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/kafkastream"
 )
 
@@ -65,7 +66,7 @@ func TestTopics(t *testing.T) {
 	if diff := cmp.Diff(want, plan.Topics); diff != "" {
 		t.Errorf("plan differs (-want +got):\n%s", diff)
 	}
-	if plan.Missing() != 3 || len(plan.ACLs) != 8 || len(plan.JobACLs) != 6 ||
+	if plan.Missing() != 3 || len(plan.ACLs) != 8 || len(plan.JobACLs) != 7 ||
 		!strings.Contains(plan.ACLs[0], "'User:<principal>' --operation Write --operation Describe --topic "+cfg.Topic) {
 		t.Errorf("plan: %d missing, commands %q", plan.Missing(), plan.ACLs)
 	}
@@ -331,5 +332,27 @@ func TestKeysTopic(t *testing.T) {
 		return f.Level == kafkaadmin.LevelFail && strings.Contains(f.Text, "1 is required")
 	}) {
 		t.Errorf("check finds %+v", found)
+	}
+}
+
+// The grants suffice for a replay with the default settings, which creates and writes the
+// topics of its window.
+func TestGrantsOfReplay(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, []string{"localhost:1"})
+	s := needs(cfg)
+	window := cfg.OfWindow(kafkasink.Window{Name: "events.r1.w0.0-1", Origin: "replay",
+		Topic: kafkaadmin.ReplayTopic(cfg.Topic, "r1")})
+	grants := slices.Concat(s.ACLs(), s.JobACLs())
+	topics := window.Topics()
+	for _, topic := range topics.Needed() {
+		if !slices.ContainsFunc(grants, func(command string) bool {
+			_, name, _ := strings.Cut(command+" ", "--topic ")
+			name, _, _ = strings.Cut(name, " ")
+			return strings.Contains(command, "--operation Write") && name != "" &&
+				(name == topic || strings.Contains(command, "prefixed") && strings.HasPrefix(topic, name))
+		}) {
+			t.Errorf("no command grants writing to %s:\n%s", topic, strings.Join(grants, "\n"))
+		}
 	}
 }

@@ -17,6 +17,9 @@ type Topics struct {
 	Keys string
 }
 
+// DeadTopic is the default dead-letter topic of a topic.
+func DeadTopic(topic string) string { return "dlq." + topic }
+
 // OfEvents lists the topics of events, Events first.
 func (t *Topics) OfEvents() []string { return named(append([]string{t.Events}, t.Routed...)...) }
 

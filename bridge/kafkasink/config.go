@@ -222,7 +222,7 @@ func (c *Config) DeadTopic() string {
 	if c.DLQTopic != "" {
 		return c.DLQTopic
 	}
-	return "dlq." + c.Topic
+	return kafkaclient.DeadTopic(c.Topic)
 }
 
 // DivertsAll reports whether events become dead letters even if all are
