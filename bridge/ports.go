@@ -104,6 +104,9 @@ type Sink interface {
 	// is a Permanent Fault with ReasonCheckpointLost, never false. Another call may
 	// succeed.
 	Holds(ctx context.Context) (bool, error)
+	// Close ends the session, if there is one, and frees its connections. A Recover begins
+	// another session.
+	Close()
 }
 
 // Store keeps one stream's checkpoint outside the sink, with its history. All

@@ -319,6 +319,13 @@ func (s *Sink) Recover(ctx context.Context, owned func(context.Context) error) (
 	return bridge.Checkpoint{}, fmt.Errorf("recover %s: %w", s.stream, bridge.ErrNoCheckpoint)
 }
 
+// Close implements bridge.Sink.
+func (s *Sink) Close() {
+	s.topic.mu.Lock()
+	defer s.topic.mu.Unlock()
+	s.open, s.any, s.sent, s.known = false, false, batch{}, 0
+}
+
 // Send implements bridge.Sink. It releases the page at once. In both modes, only Publish
 // adds events to the topic.
 func (s *Sink) Send(_ context.Context, page *bridge.Page) error {

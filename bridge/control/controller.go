@@ -73,12 +73,6 @@ type Group interface {
 	Members(ctx context.Context) ([]bridge.Member, error)
 }
 
-// Sink is a bridge.Sink that the Controller closes after use.
-type Sink interface {
-	bridge.Sink
-	Close()
-}
-
 // Ports are the servers of one stream.
 type Ports struct {
 	// Store, Entries, Inbox and Live are the ports to Redis; required.
@@ -91,8 +85,8 @@ type Ports struct {
 	// Log and Group are the ports to Kafka; required.
 	Log   CheckpointLog
 	Group Group
-	// OpenSink returns a sink for one change.
-	OpenSink func() (Sink, error)
+	// OpenSink returns a sink for one change, which the Controller closes after use.
+	OpenSink func() (bridge.Sink, error)
 }
 
 // Controller shows and changes one stream. All methods may be called

@@ -345,11 +345,6 @@ func (k *kafka) own(members ...bridge.Member) {
 	k.members = members
 }
 
-// closer is a sink that is closed after use.
-type closer struct{ bridge.Sink }
-
-func (closer) Close() {}
-
 // harness is a stream with its servers, and a controller of it.
 type harness struct {
 	*control.Controller
@@ -376,7 +371,7 @@ func newHarness(t *testing.T, mode bridge.Mode) *harness {
 	e.Stream, e.Mode, e.Origin, e.PageSize, e.Owner = "events", mode, bridge.Origin{Resource: "events"}, 10, "command"
 	r.ports = control.Ports{
 		Store: r.redis, Entries: r.redis, Inbox: r.redis, Live: r.redis, Directory: r.redis, Log: r.kafka, Group: r.kafka,
-		OpenSink: func() (control.Sink, error) { return closer{r.open()}, nil },
+		OpenSink: func() (bridge.Sink, error) { return r.open(), nil },
 	}
 	r.control()
 	return r

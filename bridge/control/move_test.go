@@ -377,7 +377,7 @@ func TestWithoutRedis(t *testing.T) {
 		r.kafka.own()
 		r.open = func() bridge.Sink { return fenced{r.kafka.Open("events")} }
 		want[*control.TakenOverError](t, stuck().Because)
-		r.ports.OpenSink = func() (control.Sink, error) { return nil, errors.New("no such file") }
+		r.ports.OpenSink = func() (bridge.Sink, error) { return nil, errors.New("no such file") }
 		r.control()
 		must.Fail(r.Pause(t.Context(), why, 0))(t, nil, "no such file")
 		heal()

@@ -229,6 +229,9 @@ func (x *topicOf) ackedIn(c bridge.Checkpoint) map[int]bool {
 	return x.acked[h]
 }
 
+// Close implements bridge.Sink. A session that nobody uses any more does nothing.
+func (p *process) Close() {}
+
 // Recover implements bridge.Sink. The newest session that was begun counts,
 // in exactly-once mode; in at-least-once mode it only keeps others from writing copies.
 func (p *process) Recover(ctx context.Context, owned func(context.Context) error) (bridge.Checkpoint, error) {

@@ -179,6 +179,7 @@ func (o *ownerLoop) runOwned(soft, hard context.Context) error {
 	o.e.observe(bridge.Observation{What: bridge.ObserveOwner, Code: "owner"})
 	err := o.follow(soft, hard)
 	o.discard()
+	o.e.ports.Sink.Close()
 	m.stop()
 	o.ownership.active = false // Status shows this before another process can begin
 	o.e.observe(bridge.Observation{What: bridge.ObserveOwner, Code: "standby"})

@@ -57,6 +57,9 @@ func (l *ledger) Topics(context.Context) ([]bridge.TopicState, error) { return n
 // Holds implements bridge.Sink.
 func (l *ledger) Holds(context.Context) (bool, error) { return len(l.rows) > 0, nil }
 
+// Close implements bridge.Sink.
+func (l *ledger) Close() { l.sent = nil }
+
 // Example publishes each event of an export once to a custom Sink.
 func Example() {
 	simulator, err := exportsim.New(exportsim.Config{Events: 2500})

@@ -57,6 +57,7 @@ func TestSink(t *testing.T, newFixture func(t *testing.T) SinkFixture) {
 		{"after an error the session is over", sinkSessionOver},
 		{"a batch may be sent page by page", sinkGrows},
 		{"the pages are released before publish returns, and not used any more", sinkLetsGo},
+		{"close ends the session, and a recovery begins another", sinkCloses},
 		{"a recovery forgets what was sent and not published", sinkForgets},
 		{"holds says whether the topic has a record of this stream", sinkHolds},
 		{"topics says which the topics are and how far they reach", sinkTopics},
@@ -325,6 +326,18 @@ func sinkGrows(t *testing.T, f SinkFixture) {
 		}
 		wantRecords(t, f, seq+1, events)
 	}
+}
+
+func sinkCloses(t *testing.T, f SinkFixture) {
+	s := f.Open(stream)
+	s.Close() // no session yet
+	for seq := range 2 {
+		mustRecover(t, s)
+		mustPublish(t, s, batchOf(seq, 3))
+		s.Close()
+		s.Close()
+	}
+	wantRecords(t, f, 2, 3)
 }
 
 // sinkForgets sends a batch and never publishes it.

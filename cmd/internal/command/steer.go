@@ -83,7 +83,7 @@ func controllerOf(
 	return control.New(cfg, control.Ports{
 		Store: store, Entries: store, Inbox: store, Live: store, Directory: client,
 		Log: kafka.History(), Group: group,
-		OpenSink: func() (control.Sink, error) { return kafka.Sink() },
+		OpenSink: func() (bridge.Sink, error) { return kafka.Sink() },
 	})
 }
 
