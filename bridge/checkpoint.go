@@ -259,12 +259,15 @@ func (c *Checkpoint) Continues(other *Checkpoint) bool {
 	return c.Pages == other.Pages && (c.Events == other.Events || c.Overlap != nil) && c.SamePosition(other)
 }
 
-// PositionKnown reports whether PositionTime is known. It is known at the start, where
-// nothing is published. After a reset to a cursor, an import of another export or an
-// accepted change of settings, PositionTime is 0 until the next page. It is also 0 for
-// events without a time.
-func (c *Checkpoint) PositionKnown() bool {
-	return c.PositionTime != 0 || c.Cursor == "" && c.Events == 0
+// KnownPosition returns PositionTime, and whether it is known. At a start, where the branch
+// has published nothing, it is Origin.Start. After a reset to a cursor, an import of another
+// export or an accepted change of settings, PositionTime is 0 until the next page. It is also
+// 0 for events without a time.
+func (c *Checkpoint) KnownPosition() (ms int64, known bool) {
+	if c.PositionTime == 0 && c.Cursor == "" && c.Events == 0 {
+		return c.Origin.Start, true
+	}
+	return c.PositionTime, c.PositionTime != 0
 }
 
 // MovedTo returns the commit where the epoch of c began, nil if it is unknown or if the

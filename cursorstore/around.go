@@ -54,7 +54,11 @@ type positions struct {
 func (p *positions) newestBefore(ctx context.Context, op string, t time.Time) (int, error) {
 	return search(len(p.branch), func(i int) (bool, error) {
 		c, err := p.from(ctx, op, i)
-		return err != nil || c.PositionTime < t.UnixMilli(), err
+		if err != nil {
+			return true, err
+		}
+		at, _ := c.KnownPosition()
+		return at < t.UnixMilli(), nil
 	})
 }
 
@@ -72,7 +76,7 @@ func (p *positions) from(ctx context.Context, op string, i int) (*bridge.Checkpo
 		if err != nil {
 			return nil, err
 		}
-		k := slices.IndexFunc(entries, func(e bridge.Entry) bool { return e.PositionKnown() })
+		k := slices.IndexFunc(entries, func(e bridge.Entry) bool { _, known := e.KnownPosition(); return known })
 		if k >= 0 {
 			found = &entries[k].Checkpoint
 			at += slices.IndexFunc(part, func(n node) bool { return n.version == found.Version }) + 1

@@ -62,6 +62,22 @@ func TestAround(t *testing.T) {
 	})
 }
 
+// TestAroundAStart: a branch that begins at a time is not before that time.
+func TestAroundAStart(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, s *server) {
+		w := newWriter(t, s.space(t).open(stream))
+		w.commit(10_000, func(c *bridge.Checkpoint) { c.Events, c.PositionTime, c.Cursor = 10, 5000, "next" })
+		root := w.reset(10_000, bridge.Target{Start: 3000})
+		for at, found := range map[int64]bool{2000: false, 3000: false, 3001: true} {
+			before, _, err := w.store.Around(t.Context(), time.UnixMilli(at), time.UnixMilli(at))
+			if err != nil || (before != nil) != found || found && before.Version != root {
+				t.Errorf("before %d: %v, %v", at, versionOf(before), err)
+			}
+		}
+	})
+}
+
 // TestAroundUnknownPositions: entries without a position, as after an accepted change of
 // settings, are passed over: the search finds what lies on both sides of them.
 func TestAroundUnknownPositions(t *testing.T) {

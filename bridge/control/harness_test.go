@@ -190,11 +190,11 @@ func (s *redis) Around(_ context.Context, t, late time.Time) (before, later *bri
 		if e.Parent != nil {
 			at = *e.Parent
 		}
-		switch {
-		case !e.PositionKnown():
-		case e.PositionTime < t.UnixMilli():
+		switch position, known := e.KnownPosition(); {
+		case !known:
+		case position < t.UnixMilli():
 			before = &e.Checkpoint
-		case e.PositionTime >= late.UnixMilli():
+		case position >= late.UnixMilli():
 			later = &e.Checkpoint
 		}
 	}

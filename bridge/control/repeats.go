@@ -72,7 +72,7 @@ func (p *planner) repeatsFrom(ctx context.Context, t time.Time) (r Repeats, trus
 // around returns the newest entry of the stream's branch whose position is before t, and
 // the oldest entry whose position is late or after it; nil if there is none.
 func (p *planner) around(ctx context.Context, t, late time.Time) (before, later *bridge.Checkpoint, err error) {
-	if p.from.PositionKnown() && p.from.PositionTime < t.UnixMilli() {
+	if at, known := p.from.KnownPosition(); known && at < t.UnixMilli() {
 		return &p.from.Checkpoint, nil, nil
 	}
 	if p.from.away == nil {
@@ -83,11 +83,12 @@ func (p *planner) around(ctx context.Context, t, late time.Time) (before, later 
 	}
 	// Redis lacks older entries. Without the topic, the upper bound is unknown.
 	e, err := p.older(ctx, bridge.ErrNoEntry, func(c *bridge.Checkpoint, own bool) (match, more bool) {
-		if own = own && c.PositionKnown(); own && c.PositionTime >= late.UnixMilli() {
-			at := *c
-			later = &at
+		at, known := c.KnownPosition()
+		if own = own && known; own && at >= late.UnixMilli() {
+			e := *c
+			later = &e
 		}
-		return own && c.PositionTime < t.UnixMilli(), true
+		return own && at < t.UnixMilli(), true
 	})
 	if err != nil {
 		return nil, later, nil

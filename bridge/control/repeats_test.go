@@ -99,6 +99,35 @@ func TestRepeatsAfterARewind(t *testing.T) {
 	})
 }
 
+// After a reset to a time, a reset to an earlier time publishes again what another branch has
+// published between the two: the new branch begins at the first time, not before all others.
+func TestRepeatsBeforeTheStartOfTheBranch(t *testing.T) {
+	t.Parallel()
+	for name, skip := range map[string]bool{"to a time": false, "to the end": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onStores(t, func(t *testing.T, r *harness, lose func()) {
+				last, early, back := r.entryOf(19), r.entryOf(5), r.entryOf(12)
+				if skip {
+					r.must(control.ResetToLatest{})
+				} else {
+					r.must(control.ResetToTime{Time: time.UnixMilli(back.PositionTime)})
+				}
+				r.runFor(3) // reads to the end
+				if now := r.now(); now.RewindEnd != nil {
+					t.Fatalf("the stream has not caught up: %+v", now.RewindEnd)
+				}
+				lose()
+				again := control.Count(last.Events - early.Events) // at least these were published at that time or later
+				m := r.plan(control.ResetToTime{Time: time.UnixMilli(early.PositionTime)})
+				if m.Max >= 0 && m.Max < again {
+					t.Errorf("the plan says %+v, but %d events or more are published again", m.Repeats, again)
+				}
+			})
+		})
+	}
+}
+
 // If Redis lost the commit from which a move started, the checkpoint topic has it. If the topic
 // lost it too, only bounds are known.
 func TestRepeatsWithoutTheLeftCommit(t *testing.T) {

@@ -306,7 +306,7 @@ func (t ResetToTime) plan(ctx context.Context, p *planner) (*Move, error) {
 	if trusts {
 		m.note("an event listed more than EXPORT_OVERLAP (%s) after its time may not come again", p.cfg.Overlap)
 	}
-	if !p.from.Zero() && p.from.PositionKnown() && ms > max(p.from.PositionTime, p.from.Origin.Start) {
+	if at, known := p.from.KnownPosition(); !p.from.Zero() && known && ms > max(at, p.from.Origin.Start) {
 		m.note(aheadNote)
 	}
 	return m, nil
