@@ -75,7 +75,7 @@ func (s *session) listingAfter(was, next bridge.Checkpoint) *bridge.Listing {
 	from, to := was.Position(), next.Position()
 	before, known := from.Watermark()
 	after, ok := to.Watermark()
-	if !ok || !known || was.Topic != "" && was.Topic != s.e.cfg.Topic || !was.SameList(&next.Origin) ||
+	if !ok || !known || was.Topic != "" && was.Topic != next.Topic || !was.SameList(&next.Origin) ||
 		s.topics == nil && bridge.TopicsLost(was, s.found) != nil {
 		return nil
 	}

@@ -97,8 +97,9 @@ func smallDeadLetter(to *kafkaclient.Topic, l deadLetter, rec kgo.Record) kgo.Re
 		}
 	}
 	at := &l.page.At
-	rec.Headers = append(kept, text(kafkarecord.HeaderStart, strconv.FormatInt(at.Start, 10)),
+	kept = append(kept, text(kafkarecord.HeaderStart, strconv.FormatInt(at.Start, 10)),
 		text(kafkarecord.HeaderEnd, strconv.FormatInt(at.End, 10)))
+	rec.Headers = kept
 	sub := kafkarecord.Substitute{
 		ID: bridge.CutID(string(l.event.AppendRecordID(nil))), Size: len(l.event.Raw), SHA256: l.event.Sum(),
 		Cursor: l.page.At.Cursor, Index: l.event.Index,

@@ -95,7 +95,7 @@ func TestTopicsACLs(t *testing.T) {
 			t.Errorf("line %q", line)
 		}
 	}
-	if got.code != cli.ExitOK || strings.Count(got.stdout, "\n") != 8+1+6 || !strings.Contains(got.stderr, "<principal>") {
+	if got.code != cli.ExitOK || strings.Count(got.stdout, "\n") != 8+1+7 || !strings.Contains(got.stderr, "<principal>") {
 		t.Errorf("%+v", got)
 	}
 }
