@@ -40,7 +40,7 @@ const (
 	HintCheckpointTopicMissing Hint = "checkpoint-topic-missing" // create the topic
 	HintCheckpointUnknown      Hint = "checkpoint-unknown"       // wait for the search, or reset
 	HintMissingGrants          Hint = "missing-grants"           // show the grants
-	HintOverlapTooLong         Hint = "overlap-too-long"         // lower the overlap, or reset
+	HintOverlapTooLong         Hint = "overlap-too-long"         // reset; lower the overlap for the next time
 	HintTopicMissing           Hint = "topic-missing"            // create the topic
 	HintTopicVanished          Hint = "topic-vanished"           // restore the topic, or create it and reset
 )

@@ -28,8 +28,9 @@ var EngineHints = map[bridge.Hint]string{
 		"exportbridge topics create --execute",
 	bridge.HintCheckpointUnknown: "wait: the search is repeated every minute; or set the position: exportbridge " +
 		"cursor reset --to-earliest (or --to-datetime TIME, --to-latest) --execute",
-	bridge.HintMissingGrants:  "grant the permissions listed by exportbridge topics plan --acls",
-	bridge.HintOverlapTooLong: "lower EXPORT_OVERLAP, or run exportbridge cursor reset --to-datetime TIME --execute",
+	bridge.HintMissingGrants: "grant the permissions listed by exportbridge topics plan --acls",
+	bridge.HintOverlapTooLong: "run exportbridge cursor reset --to-datetime TIME --execute; " +
+		"a lower EXPORT_OVERLAP counts from the next recovery on",
 	bridge.HintTopicMissing: "check the topic names, KAFKA_TOPIC, KAFKA_ROUTES and KAFKA_DLQ_TOPIC; if they are right, " +
 		"create the topics: exportbridge topics create --execute, or set KAFKA_CREATE_TOPICS=true",
 	bridge.HintTopicVanished: "restore the topic if possible. Otherwise create it with exportbridge topics " +

@@ -274,6 +274,8 @@ func (o *verifyOptions) verdict(a *cli.App, r *reconcile.Report) error {
 	left := r.Missing
 	hint := "repeat the command with --repair"
 	switch {
+	case r.Position == 0:
+		hint = "run the stream first: it has published no event since its start or its last move"
 	case r.Position < r.To: // the missing events may all be after the position
 		hint = "choose a range that ends before the stream's position, " + bridge.BoundText(r.Position)
 	case !r.AtEnd:

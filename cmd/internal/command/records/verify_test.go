@@ -81,3 +81,14 @@ func TestEventRows(t *testing.T) {
 		}
 	}
 }
+
+// TestVerdictWithoutPosition: a stream that has read no page since its last move has no position: the
+// hint is not about the earliest event.
+func TestVerdictWithoutPosition(t *testing.T) {
+	t.Parallel()
+	r := &reconcile.Report{Topic: "export.events", Missing: 3, API: 3, From: 1_000, To: 2_000}
+	err, ok := (&verifyOptions{}).verdict(&cli.App{}, r).(*cli.Error)
+	if !ok || strings.Contains(err.Hint, "earliest event") {
+		t.Errorf("the hint is %q", err.Hint)
+	}
+}
