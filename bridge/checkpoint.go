@@ -233,6 +233,9 @@ type Checkpoint struct {
 	// OverlapTopics are the topics at the beginning of the overlap: later events are after
 	// their ends. Nil if unknown, or if the overlap is done.
 	OverlapTopics []TopicState `json:"overlap_topics,omitempty"`
+	// Earlier are the ranges that earlier epochs have published of the same list, in order of
+	// time: Kafka may have deleted their checkpoints. Older versions write none.
+	Earlier []TimeRange `json:"published_before,omitempty"`
 	// Listing is set if Origin.Follow is FollowWindows, from the first commit of a new
 	// listing on.
 	Listing *Listing `json:"listing,omitempty"`
@@ -398,6 +401,9 @@ func (c *Checkpoint) clamp() {
 	}
 	if c.Overlap != nil {
 		c.Overlap.From, c.Overlap.Until = bound(c.Overlap.From), bound(c.Overlap.Until)
+	}
+	for i, r := range c.Earlier {
+		c.Earlier[i] = TimeRange{bound(r.From), bound(r.To)}
 	}
 }
 

@@ -73,6 +73,12 @@ func TestCheckpointGolden(t *testing.T) {
 			Origin: bridge.Origin{Resource: "events", Start: 1, End: 2},
 			Events: 617, Pages: 7, Outside: 417, WrittenAt: 1,
 		},
+		"earlier": {
+			Format: 1, Stream: "events", Version: bridge.Version{Epoch: 2}, Mode: bridge.ExactlyOnce, Kind: bridge.KindReset,
+			Origin:    bridge.Origin{Resource: "events", Start: 1700000000000},
+			Earlier:   []bridge.TimeRange{{From: 0, To: 1690000000001}, {From: 1700000000000, To: 1710000000001}},
+			WrittenAt: 1,
+		},
 		"routes": {
 			Format: 1, Stream: "events", Mode: bridge.ExactlyOnce, Kind: bridge.KindRoutes, Cursor: "c2",
 			Origin: bridge.Origin{Resource: "events"}, Topic: "export.events",

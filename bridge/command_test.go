@@ -49,6 +49,7 @@ func TestGoBackKeepsWhatWasPublished(t *testing.T) {
 		PausedUntil: bridge.Forever,
 		RewindEnd:   &bridge.RewindEnd{CursorHash: bridge.CursorHash("c9"), Source: from.Source},
 		Overlap:     &bridge.Overlap{From: 100, Until: 900, Dropped: 4}, OverlapTopics: got.OverlapTopics,
+		Earlier: []bridge.TimeRange{{From: 5, To: 941}},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
@@ -98,5 +99,36 @@ func TestStay(t *testing.T) {
 		if !got.SamePosition(&want) || got.Events != want.Events || got.PositionTime != want.PositionTime {
 			t.Errorf("%s: %+v, want the position of seq %d", name, got, test.want)
 		}
+	}
+}
+
+// TestResetKeepsEarlierRanges: resets keep the ranges that all epochs before have published of the
+// same list. The ranges are merged, and few.
+func TestResetKeepsEarlierRanges(t *testing.T) {
+	t.Parallel()
+	at := bridge.Checkpoint{Origin: bridge.Origin{Resource: "events", Start: 100}, PositionTime: 200}
+	reset := func(start, position int64) {
+		at = bridge.Reset(at, at.Origin, bridge.Command{Kind: bridge.KindReset, Target: bridge.Target{Start: start}})
+		at.PositionTime = position
+	}
+	reset(150, 300)
+	reset(1000, 0) // nothing is read
+	reset(50, 60)
+	reset(2000, 2500)
+	want := []bridge.TimeRange{{From: 50, To: 61}, {From: 100, To: 301}}
+	if !reflect.DeepEqual(at.Earlier, want) {
+		t.Errorf("%+v, want %+v", at.Earlier, want)
+	}
+	for i := range int64(100) {
+		reset(10_000+1_000*i*i, 10_100+1_000*i*i)
+	}
+	if n := len(at.Earlier); n != 32 || at.Earlier[0].From != 50 || at.Earlier[31].To != 10_101+1_000*98*98 {
+		t.Errorf("%d ranges: %+v", n, at.Earlier)
+	}
+	other := at.Origin
+	other.Resource = "sessions"
+	next := bridge.Reset(at, other, bridge.Command{Kind: bridge.KindReset, Target: bridge.Target{Start: 1}})
+	if next.Earlier != nil {
+		t.Errorf("another list: %+v", next.Earlier)
 	}
 }

@@ -51,14 +51,18 @@ func (j *Job) overlapWithJob(other *Job) string {
 
 // overlapWithStream describes which part of the job the stream has published or will
 // publish; empty if none. An epoch of the stream covers the range from its start to its
-// last position. The newest epoch continues.
+// last position. The newest epoch continues, and its checkpoint has the ranges of earlier ones;
+// those of older versions have only their own.
 func overlapWithStream(ctx context.Context, plan *Job, live bridge.CheckpointLog) (text string, begun bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, walkTimeout)
 	defer cancel()
 	var above *bridge.Checkpoint // the newest of the last epoch shown
 	err = live.Walk(ctx, func(c bridge.Checkpoint) bool {
 		if above == nil || c.Epoch != above.Epoch {
-			if text = plan.overlapWith(&c, above == nil); text != "" {
+			if text = plan.overlapWith(&c, above == nil); text == "" && above == nil {
+				text = plan.overlapWithEarlier(&c)
+			}
+			if text != "" {
 				return false
 			}
 			above = &c
@@ -66,6 +70,17 @@ func overlapWithStream(ctx context.Context, plan *Job, live bridge.CheckpointLog
 		return c.Epoch > 0
 	})
 	return text, above != nil || text != "", err
+}
+
+// overlapWithEarlier describes which part of the job epochs before that of c have published.
+func (j *Job) overlapWithEarlier(c *bridge.Checkpoint) string {
+	for _, r := range c.Earlier {
+		if r.From < j.To && j.From < r.To {
+			return fmt.Sprintf("before its reset (%d.0 or earlier), stream %s published %s to %s", c.Epoch, j.Stream,
+				bridge.BoundText(r.From), bridge.BoundText(r.To-1))
+		}
+	}
+	return ""
 }
 
 func (j *Job) overlapWith(c *bridge.Checkpoint, newest bool) string {

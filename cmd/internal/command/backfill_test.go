@@ -8,7 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"exportbridge/bridge/bridgetest/must"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/cmd/internal/cli"
+
+	"github.com/twmb/franz-go/pkg/kadm"
 )
 
 // boundedExport lists twenty events, one a second from firstEvent on, by start and end.
@@ -75,5 +79,29 @@ func TestPagesOfABackfill(t *testing.T) {
 	got := runProgram(t, w.env, "backfill", "--from", nth(0), "--to", nth(10), "--here", "--execute")
 	if got.code != cli.ExitOK || !strings.Contains(got.stdout, "10 events in 1 page into") {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestBackfillOfACompactedEpoch: a backfill of a range that the stream has published before a reset
+// is rejected, although Kafka has deleted the checkpoints from before the reset: it compacts their
+// topic after some days.
+func TestBackfillOfACompactedEpoch(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.env["EXPORT_URL"], w.env["EXPORT_START"] = boundedExport(t, small), nth(0)
+	w.runOnce(t)
+	if got := runProgram(t, w.env, "cursor", "reset", "--to-datetime", nth(15), "--execute"); got.code != cli.ExitOK {
+		t.Fatalf("%+v", got)
+	}
+	w.runOnce(t)
+	admin := kadm.NewClient(servers.Client(t, w.env["KAFKA_BROKERS"]))
+	gone := make(kadm.Offsets)
+	must.Get(admin.ListEndOffsets(t.Context(), "exportbridge.checkpoints"))(t).Each(func(o kadm.ListedOffset) {
+		gone.AddOffset(o.Topic, o.Partition, max(0, o.Offset-2), -1) // the newest checkpoint, and the end of its transaction
+	})
+	must.Get(admin.DeleteRecords(t.Context(), gone))(t)
+	got := runProgram(t, w.env, "backfill", "--from", nth(0), "--to", nth(10), "--here", "--execute")
+	if got.code == cli.ExitOK || !strings.Contains(got.stderr, "published "+nth(0)[:10]) {
+		t.Errorf("%+v, want it rejected", got)
 	}
 }
