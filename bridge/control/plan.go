@@ -117,6 +117,10 @@ func (c *Controller) Plan(ctx context.Context, to Target) (*Move, error) {
 	}
 	m.Stream, m.From, m.BaseEpoch, m.from = c.Stream(), endpointOf(&from.Checkpoint), from.Epoch, from
 	m.noteSettings(&c.cfg)
+	if from.Dropped > 0 && m.Max != 0 {
+		m.note("routes have dropped %d of the stream's events: those of them that come again are not published",
+			from.Dropped)
+	}
 	if change := from.RequestChange(c.cfg.Origin.Request); len(change.Other) > 0 {
 		m.note("these settings request another list than the stream's (%s), which stays unless the move accepts it: "+
 			"--accept-source %s", change, c.cfg.Origin.Request.Digest())

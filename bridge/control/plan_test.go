@@ -307,6 +307,22 @@ func TestNotes(t *testing.T) {
 	}
 }
 
+// TestDroppedAreNoted: the bounds of a plan include events that routes drop, and the plan says so.
+func TestDroppedAreNoted(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
+		at := r.now()
+		at.Dropped = 40
+		r.must(control.Import{Checkpoint: at})
+		for to, notes := range map[control.Target]int{control.ResetToEarliest{}: 1, control.ResetToCurrent{}: 0} {
+			m := r.plan(to)
+			if got := strings.Count(strings.Join(m.Notes, "; "), "routes have dropped 40 of"); got != notes {
+				t.Errorf("%T: notes %q", to, m.Notes)
+			}
+		}
+	})
+}
+
 func TestPosition(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
