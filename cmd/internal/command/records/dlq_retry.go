@@ -193,7 +193,9 @@ func retryEach(ctx context.Context, a *cli.App, l *letters, places []deadletter.
 		return cli.Errorf(cli.ExitUsage, bridge.SameRequestHint,
 			"the settings have other rules for private data than stream %s", l.stream.Name)
 	}
-	if err := c.OriginConflict(l.stream.Engine.Origin); err != nil {
+	want := l.stream.Engine.Origin
+	// The letters of a wrong resource are published by the right one.
+	if err := c.OriginConflict(want); err != nil && want.Resource == c.Origin.Resource {
 		return cli.Errorf(cli.ExitUsage, bridge.SameOriginHint, "%w", err)
 	}
 	if err := c.RoutesConflict(l.stream.Kafka.Topic, l.stream.Export.Routes.Text); err != nil {
