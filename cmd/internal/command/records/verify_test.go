@@ -87,7 +87,7 @@ func TestEventRows(t *testing.T) {
 func TestVerdictWithoutPosition(t *testing.T) {
 	t.Parallel()
 	r := &reconcile.Report{Topic: "export.events", Missing: 3, API: 3, From: 1_000, To: 2_000}
-	err, ok := (&verifyOptions{}).verdict(&cli.App{}, r).(*cli.Error)
+	err, ok := errors.AsType[*cli.Error]((&verifyOptions{}).verdict(&cli.App{}, r))
 	if !ok || strings.Contains(err.Hint, "earliest event") {
 		t.Errorf("the hint is %q", err.Hint)
 	}
