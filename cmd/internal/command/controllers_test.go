@@ -7,6 +7,7 @@ import (
 
 	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/control"
+	"exportbridge/bridge/kafkaclient"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cursorstore"
@@ -23,8 +24,10 @@ func TestReportsWithoutAnswers(t *testing.T) {
 	s := must.Get(a.Settings(config.UsesAll, nil))(t)
 	client := must.Get(cursorstore.Open(s.Cursor))(t)
 	defer client.Close()
+	var shared kafkaclient.Shared
+	defer shared.Close()
 	began := time.Now()
-	r := controllers(client, s)["events"].Status(t.Context())
+	r := controllers(client, s, &shared)["events"].Status(t.Context())
 	if took := time.Since(began); len(r.Notes) != 3 || took > 2*control.StatusTimeout {
 		t.Errorf("after %s: %+v; want three notes", took, r)
 	}

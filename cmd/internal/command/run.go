@@ -116,7 +116,7 @@ func ProcessOptions(a *cli.App, limits engine.Limits, log *slog.Logger) process.
 		Log:     log,
 		Environ: a.Environ,
 		Control: func(client *cursorstore.Client, s *config.Settings) (map[string]ops.Controller, ops.Records) {
-			return controllers(client, s), records.NewReader(s)
+			return controllers(client, s, new(kafkaclient.Shared)), records.NewReader(s)
 		},
 		Windows: func(st *config.Stream) func(context.Context, time.Duration) (map[string]int, error) {
 			return backfill.NewJobs(st.Kafka.Jobs(&jobs), st.Name).CountWindows
@@ -127,8 +127,10 @@ func ProcessOptions(a *cli.App, limits engine.Limits, log *slog.Logger) process.
 
 // controllers returns the controllers of all streams for the HTTP server. They share a
 // Kafka client for the repeated requests of the web UI.
-func controllers(client *cursorstore.Client, s *config.Settings) map[string]ops.Controller {
-	all, shared := make(map[string]ops.Controller, len(s.Streams)), new(kafkaclient.Shared)
+func controllers(
+	client *cursorstore.Client, s *config.Settings, shared *kafkaclient.Shared,
+) map[string]ops.Controller {
+	all := make(map[string]ops.Controller, len(s.Streams))
 	for i := range s.Streams {
 		c := controllerOf(client, s, &s.Streams[i], shared)
 		all[c.Stream()] = c
