@@ -4,6 +4,7 @@ package e2e_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -171,6 +172,9 @@ type aLetter struct {
 
 func (s *stage) letters(args ...string) (all []aLetter) {
 	s.t.Helper()
+	topic := cmp.Or(s.settings["KAFKA_DLQ_TOPIC"], "dlq."+s.topic)
+	eventually(s.t, stepTimeout, "the marks of committed transactions, behind which letters are not visible",
+		func() bool { return s.held(topic) == s.committed(topic) })
 	p, _ := s.command(0, append([]string{"dlq", "list", "--json"}, args...)...)
 	decode(s.t, p.stdout(), &all)
 	return all
