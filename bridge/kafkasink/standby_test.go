@@ -52,5 +52,5 @@ func TestStandbyHasNoClient(t *testing.T) { //nolint:paralleltest // it counts a
 	kafkatest.Eventually(t, "release the stream",
 		func() (bool, error) { return first.Status().State == bridge.StateStandby, nil })
 	kafkatest.Eventually(t, "close the clients of the standby",
-		func() (bool, error) { return clients()-before == one, nil })
+		func() (bool, error) { return clients()-before <= one, nil })
 }
