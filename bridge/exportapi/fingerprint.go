@@ -83,7 +83,7 @@ func appendParts(parts []bridge.RequestPart, kind string, params []param, preset
 			parts[first+i].Value += "\x00" + p.value
 			continue
 		}
-		parts = append(parts, bridge.RequestPart{Name: name, Value: p.value, Credential: IsCredential(p.name),
+		parts = append(parts, bridge.RequestPart{Name: name, Value: p.value, Credential: bridge.IsCredential(p.name),
 			Preset: preset})
 	}
 	return parts

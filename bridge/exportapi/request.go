@@ -98,18 +98,18 @@ func (r *requests) credentials() (all []secrets.Secret) {
 		add("EXPORT_API_KEY or its token", secret.Reveal())
 	}
 	for _, h := range r.headers {
-		if IsCredentialHeader(h.name) {
+		if bridge.IsCredentialHeader(h.name) {
 			add("the header "+h.name+" of EXPORT_HEADERS", secretParts(h.value)...)
 		}
 	}
 	for _, p := range r.static {
-		if IsCredential(p.Name) {
+		if bridge.IsCredential(p.Name) {
 			add("the parameter "+p.Name+" of EXPORT_PARAMS", p.Value)
 		}
 	}
 	granted, _ := r.cfg.oauth2Params() // validated
 	for name, values := range granted {
-		if IsCredential(name) || strings.HasSuffix(name, "assertion") {
+		if bridge.IsCredential(name) || strings.HasSuffix(name, "assertion") {
 			add("the parameter "+name+" of EXPORT_OAUTH2_PARAMS", values...)
 		}
 	}

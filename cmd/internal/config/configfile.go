@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"exportbridge/bridge/exportapi"
+	"exportbridge/bridge"
 	"exportbridge/bridge/kafkagroup"
 	"exportbridge/bridge/kafkastream"
 	"exportbridge/cmd/internal/config/streamsfile"
@@ -169,9 +169,9 @@ var (
 // credentials are harmless, and so are parameters and headers unless looksSecret matches or one
 // of them has the name of a credential.
 func harmless(v *Variable, text string) bool {
-	credential := exportapi.IsCredential
+	credential := bridge.IsCredential
 	if v.Name == "EXPORT_HEADERS" {
-		credential = exportapi.IsCredentialHeader
+		credential = bridge.IsCredentialHeader
 	}
 	named := slices.Contains(openSecrets, v.Name) &&
 		slices.ContainsFunc(itemName.FindAllStringSubmatch(text, -1), func(m []string) bool { return credential(m[1]) })

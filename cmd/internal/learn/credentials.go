@@ -110,7 +110,7 @@ func authenticate(p profile, r *Request, params []param) (c credentials, rest []
 		}
 	}
 	c.headers = setHeaders(p, static)
-	secret := func(p param) bool { return exportapi.IsCredential(p.name) }
+	secret := func(p param) bool { return bridge.IsCredential(p.name) }
 	switch i := slices.IndexFunc(params, secret); {
 	case (user == "") != (password == ""):
 		c.half = user + password
@@ -149,7 +149,7 @@ func setHalf(p profile, user string) {
 // secretName reports whether a header of that name may hold a secret: X-Auth-Key does,
 // X-Auth-Email does not.
 func secretName(header string) bool {
-	return exportapi.IsCredentialHeader(header) && !identity.MatchString(header)
+	return bridge.IsCredentialHeader(header) && !identity.MatchString(header)
 }
 
 // likeToken reports whether a part of a path looks like a token: it has at least 20 characters, of

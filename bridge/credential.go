@@ -1,4 +1,4 @@
-package exportapi
+package bridge
 
 import (
 	"regexp"

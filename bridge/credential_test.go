@@ -1,6 +1,9 @@
-package exportapi
+package bridge_test
 
-import "testing"
+import (
+	"exportbridge/bridge"
+	"testing"
+)
 
 // A name counts as that of a credential by its words. A parameter that sorts, selects or leads to
 // the next page does not count.
@@ -21,7 +24,7 @@ func TestIsCredential(t *testing.T) {
 		"page_token": false, "nextPageToken": false, "pagetoken": false, "$skiptoken": false, "syncToken": false,
 		"/page/token": false, "continuation-token": false, "monkeys": false, "turkey": false, "session": false,
 	} {
-		if IsCredential(name) != credential {
+		if bridge.IsCredential(name) != credential {
 			t.Errorf("%q is a credential: %v", name, !credential)
 		}
 	}
@@ -30,7 +33,7 @@ func TestIsCredential(t *testing.T) {
 		"X-Credential": true, "X-Sig": true, "X-Mbx-Apikey": true, "Dd-Application-Key": true,
 		"Accept": false, "X-Tenant-Id": false, "X-Passenger": false, "X-Request-Id": false,
 	} {
-		if IsCredentialHeader(name) != credential {
+		if bridge.IsCredentialHeader(name) != credential {
 			t.Errorf("the header %q is a credential: %v", name, !credential)
 		}
 	}
