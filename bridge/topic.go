@@ -189,6 +189,18 @@ func WithFormer(was, found []TopicState) []TopicState {
 	return all
 }
 
+// Refound returns the topics in was, as they were found. None is added, and none becomes Former.
+func Refound(was, found []TopicState) []TopicState {
+	known := slices.Clone(was)
+	for i := range known {
+		if now := FindTopic(found, known[i].Name); now != nil {
+			known[i] = *now
+			known[i].Former = was[i].Former
+		}
+	}
+	return known
+}
+
 // AsFound returns the known topics with the extent of the topics found. It accepts missing
 // records, but not a recreated topic.
 func AsFound(known, found []TopicState) []TopicState {

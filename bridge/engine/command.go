@@ -210,19 +210,14 @@ func (j *judge) validateCommand(cmd bridge.Command) string {
 	if err := next.Validate(); err != nil {
 		return "invalid target: " + err.Error()
 	}
-	if refuse := j.e.cfg.Refuse; cmd.Kind == bridge.KindReset && refuse != nil {
-		return unaskable(refuse(next.Position()), next.Origin.Start)
+	if j.e.cfg.Refuse == nil || cmd.Kind != bridge.KindReset {
+		return ""
 	}
-	return ""
-}
-
-// unaskable returns why no request can ask for a target, and which target has the start
-// that it lacks; "" if err is nil.
-func unaskable(err error, start int64) string {
+	err := j.e.cfg.Refuse(next.Position())
 	switch {
 	case err == nil:
 		return ""
-	case start == 0:
+	case next.Origin.Start == 0:
 		return err.Error() + "; choose a time, or an entry of the history"
 	}
 	return err.Error()
@@ -269,7 +264,7 @@ func (s *session) derive(was bridge.Checkpoint, cmd bridge.Command) bridge.Check
 	c.Topics = was.Topics
 	c = s.stamp(c, cmd.Kind, bridge.Version{Epoch: c.Epoch})
 	if s.topics == nil && s.found != nil { // otherwise compared once the topics are known
-		c.Topics = s.knownTopics(was.Topics, s.found)
+		c.Topics = s.topicsNow(was.Topics, bridge.WithFormer(was.Topics, s.found))
 	}
 	return c
 }

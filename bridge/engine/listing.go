@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/engine/position"
 )
 
 // loadPublished reads the topic back before an overlap is read, or windows are listed.
@@ -65,7 +66,7 @@ func (s *progress) loadListing(ctx context.Context, e *Engine,
 	}
 	since.Topics, since.EndsOnly = l.Behind, true
 	again, err := s.readPublished(ctx, e, since)
-	return &resetIndex{from: l.Again, before: held, again: again}, err
+	return &position.ResetIndex{From: l.Again, Before: held, Again: again}, err
 }
 
 // listingAfter returns the Listing after a reset to next. It is nil, so that a new listing
@@ -84,19 +85,4 @@ func (s *session) listingAfter(was, next bridge.Checkpoint) *bridge.Listing {
 	}
 	// The stream may be ahead of its checkpoint by a heartbeat at most.
 	return was.Listing.Reset(before, after, was.PositionTime+2*heartbeatInterval.Milliseconds(), s.e.cfg.LookBack)
-}
-
-// resetIndex is the index of a topic after a reset. Items from a time on count only if they
-// were published after the reset.
-type resetIndex struct {
-	from          int64 // milliseconds since the epoch
-	before, again bridge.PublishedIndex
-}
-
-// Match implements bridge.PublishedIndex.
-func (r *resetIndex) Match(e *bridge.Event) bool {
-	if e.Defect == bridge.DefectNone && e.Time >= r.from {
-		return r.again.Match(e)
-	}
-	return r.before.Match(e)
 }

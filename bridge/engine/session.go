@@ -2,7 +2,6 @@ package engine
 
 import (
 	"crypto/rand"
-	"slices"
 	"time"
 
 	"exportbridge/bridge"
@@ -56,7 +55,7 @@ func (s *session) stamp(c bridge.Checkpoint, kind bridge.Kind, at bridge.Version
 		c.Topic = s.e.cfg.Topic
 	}
 	if s.topics != nil {
-		c.Topics = s.knownTopics(c.Topics, s.topics)
+		c.Topics = s.topicsNow(c.Topics, s.topics)
 	}
 	if s.request.Known() {
 		c.Origin.Request = s.request
@@ -66,20 +65,13 @@ func (s *session) stamp(c bridge.Checkpoint, kind bridge.Kind, at bridge.Version
 	return c
 }
 
-// knownTopics returns the topics that a checkpoint records after a session found some of
-// them. The process of a command may lack topics of the stream, and have others.
-func (s *session) knownTopics(was, found []bridge.TopicState) []bridge.TopicState {
-	if !s.e.applying || len(was) == 0 {
-		return bridge.WithFormer(was, found)
+// topicsNow returns the topics that a checkpoint records. The process of a command may lack
+// topics of the stream, and have others.
+func (s *session) topicsNow(was, now []bridge.TopicState) []bridge.TopicState {
+	if s.e.applying && len(was) > 0 {
+		return bridge.Refound(was, now)
 	}
-	known := slices.Clone(was)
-	for i := range known {
-		if now := bridge.FindTopic(found, known[i].Name); now != nil {
-			known[i] = *now
-			known[i].Former = was[i].Former
-		}
-	}
-	return known
+	return now
 }
 
 // carryOver is bridge.CarryOver, and reports added partitions.

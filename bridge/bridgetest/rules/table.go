@@ -410,21 +410,21 @@ var All = []Rule{
 	{
 		Name: "rewind-counts-all", Without: "after a reset within the look-back all that the topic holds counts",
 		Notice: Windows,
-		Edits: []Edit{{"bridge/engine/listing.go", `
--	if e.Defect == bridge.DefectNone && e.Time >= r.from {
-+	if e.Defect == bridge.DefectNone && e.Time >= r.from && !protocol.Broken("rewind-counts-all") {
+		Edits: []Edit{{"bridge/engine/position/published.go", `
+-	if e.Defect == bridge.DefectNone && e.Time >= r.From {
++	if e.Defect == bridge.DefectNone && e.Time >= r.From && !protocol.Broken("rewind-counts-all") {
 `}},
 	},
 	{
 		Name: "rewind-counts-none", Without: "after a reset within the look-back nothing before it counts",
 		Notice: Windows,
 		Edits: []Edit{{"bridge/engine/listing.go", `
--	return &resetIndex{from: l.Again, before: held, again: again}, err
+-	return &position.ResetIndex{From: l.Again, Before: held, Again: again}, err
 +	from := l.Again
 +	if protocol.Broken("rewind-counts-none") {
 +		from = 0
 +	}
-+	return &resetIndex{from: from, before: held, again: again}, err
++	return &position.ResetIndex{From: from, Before: held, Again: again}, err
 `}},
 	},
 	{

@@ -101,3 +101,18 @@ func (at Position) MarksFrom(p *bridge.Page) (from time.Time, source bridge.Sour
 	slices.Sort(times)
 	return time.UnixMilli(times[len(times)/10]), at.Source, true
 }
+
+// ResetIndex is the index of a topic after a reset. Items from a time on count only if they
+// were published after the reset.
+type ResetIndex struct {
+	From          int64 // milliseconds since the epoch
+	Before, Again bridge.PublishedIndex
+}
+
+// Match implements bridge.PublishedIndex.
+func (r *ResetIndex) Match(e *bridge.Event) bool {
+	if e.Defect == bridge.DefectNone && e.Time >= r.From {
+		return r.Again.Match(e)
+	}
+	return r.Before.Match(e)
+}
