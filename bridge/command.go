@@ -147,7 +147,7 @@ func Reset(from Checkpoint, origin Origin, cmd Command) Checkpoint {
 	if c.RewindEnd == nil { // otherwise the first rewind has not ended
 		c.RewindEnd = &RewindEnd{CursorHash: CursorHash(from.Cursor), Source: from.Source}
 	}
-	if same {
+	if same || cmd.Target.FollowOtherwise {
 		c.Earlier = from.published()
 	}
 	switch {
@@ -182,7 +182,7 @@ func GoBack(from Checkpoint, to Target, since int64, topics []TopicState) Checkp
 func (c *Checkpoint) keepPublished(from *Checkpoint) {
 	c.Source, c.Topic, c.Topics = from.Source, from.Topic, from.Topics
 	c.Events, c.Outside, c.Dropped, c.Unreadable = from.Events, from.Outside, from.Dropped, from.Unreadable
-	c.LastEventTime, c.AdvanceTime, c.Earlier = from.LastEventTime, from.AdvanceTime, from.published()
+	c.LastEventTime, c.AdvanceTime = from.LastEventTime, from.AdvanceTime
 }
 
 // FollowedUntil returns the time, in milliseconds since the epoch, from which a stream at c

@@ -145,10 +145,10 @@ func (j *Jobs) Begin(ctx context.Context, plan Job, allowOverlap bool) error {
 		default: // an earlier call has committed it
 			return nil, nil
 		}
+		if allowOverlap || plan.Kind != Backfill {
+			return json.Marshal(plan)
+		}
 		for _, r := range plans {
-			if allowOverlap || plan.Kind != Backfill {
-				break
-			}
 			other, err := decodePlan(r)
 			if err != nil {
 				return nil, err

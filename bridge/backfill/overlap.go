@@ -59,10 +59,7 @@ func overlapWithStream(ctx context.Context, plan *Job, live bridge.CheckpointLog
 	var above *bridge.Checkpoint // the newest of the last epoch shown
 	err = live.Walk(ctx, func(c bridge.Checkpoint) bool {
 		if above == nil || c.Epoch != above.Epoch {
-			if text = plan.overlapWith(&c, above == nil); text == "" && above == nil {
-				text = plan.overlapWithEarlier(&c)
-			}
-			if text != "" {
+			if text = plan.overlapWith(&c, above == nil); text != "" {
 				return false
 			}
 			above = &c
@@ -89,7 +86,10 @@ func (j *Job) overlapWith(c *bridge.Checkpoint, newest bool) string {
 	if newest {
 		end = c.Origin.End
 	}
-	if j.To <= c.Origin.Start || end != 0 && j.From >= end {
+	switch outside := j.To <= c.Origin.Start || end != 0 && j.From >= end; {
+	case outside && newest:
+		return j.overlapWithEarlier(c)
+	case outside:
 		return ""
 	}
 	text := fmt.Sprintf("stream %s exports events from %s on", j.Stream, bridge.BoundText(c.Origin.Start))
