@@ -111,12 +111,14 @@ func (l *jobLog) readOn(ctx context.Context, cfg *Config, client *kafkaclient.Cl
 	}
 	log := client.Log(t.Name, t.ID)
 	began := time.Now()
-	spans, err := log.Bounds(ctx)
-	if err == nil && whole {
-		var all map[string]map[int32]kafkaclient.Span
-		all, err = client.Bounds(ctx, t.Name)
-		spans = all[t.Name]
+	bounds := log.Bounds
+	if whole {
+		bounds = func(ctx context.Context) (map[int32]kafkaclient.Span, error) {
+			all, err := client.Bounds(ctx, t.Name)
+			return all[t.Name], err
+		}
 	}
+	spans, err := bounds(ctx)
 	if err != nil {
 		return err
 	}
