@@ -16,7 +16,6 @@ type Shared struct {
 	client *Client    // nil if none is open
 	users  int
 	idle   *time.Timer // closes the client; nil before the first release
-	closed bool        // a client without a user is closed at once
 }
 
 // Open returns the client, which it opens with cfg if none is open. The caller must call
@@ -45,32 +44,16 @@ func (s *Shared) release() {
 	if s.users--; s.users > 0 {
 		return
 	}
-	if s.closed {
-		s.closeUnused()
-		return
-	}
 	if s.idle == nil {
 		s.idle = time.AfterFunc(sharedIdle, s.close)
 	}
 	s.idle.Reset(sharedIdle)
 }
 
-// Close closes the client once it has no user.
-func (s *Shared) Close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	s.closeUnused()
-}
-
 // close closes the client if nobody uses it.
 func (s *Shared) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closeUnused()
-}
-
-func (s *Shared) closeUnused() {
 	if s.users == 0 && s.client != nil {
 		s.client.Close()
 		s.client = nil

@@ -7,7 +7,6 @@ import (
 
 	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/control"
-	"exportbridge/bridge/kafkaclient"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cursorstore"
@@ -24,10 +23,8 @@ func TestReportsWithoutAnswers(t *testing.T) {
 	s := must.Get(a.Settings(config.UsesAll, nil))(t)
 	client := must.Get(cursorstore.Open(s.Cursor))(t)
 	defer client.Close()
-	var shared kafkaclient.Shared
-	defer shared.Close()
 	began := time.Now()
-	r := controllers(client, s, &shared)["events"].Status(t.Context())
+	r := controllers(client, s, nil)["events"].Status(t.Context())
 	if took := time.Since(began); len(r.Notes) != 3 || took > 2*control.StatusTimeout {
 		t.Errorf("after %s: %+v; want three notes", took, r)
 	}
