@@ -88,10 +88,11 @@ func (l *Lister) list(ctx context.Context, c *collector, from, to int64) error {
 	if l.cfg.NoEnd { // without an end, a half would list everything
 		middle = from
 	}
+	read := l.read
 	if c.keys != nil {
-		c.keys = make(map[bridge.ItemKey]int64)
+		read = l.keyed
 	}
-	got, err := l.read(ctx, c, from, to)
+	got, err := read(ctx, c, from, to)
 	if err == nil {
 		err = l.joins(c, got)
 	}
