@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"iter"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -402,18 +403,25 @@ func (p *part) takeDeadLetters(ctx context.Context, missing map[eventName]int32)
 	return err
 }
 
+// missingOf yields the missing events of a page and their names, while p.id is the record id.
+func (p *part) missingOf(page *bridge.Page, missing map[eventName]int32) iter.Seq2[*bridge.Event, eventName] {
+	return func(yield func(*bridge.Event, eventName) bool) {
+		for i := range page.Events {
+			e := &page.Events[i]
+			p.id = e.AppendRecordID(p.id[:0])
+			if name := p.nameOf(p.id, e.Raw); missing[name] != 0 && !yield(e, name) {
+				return
+			}
+		}
+	}
+}
+
 // nameLetters takes the letters without their items that have the sums of missing events of a page.
 func (p *part) nameLetters(
 	page *bridge.Page, missing map[eventName]int32, letters []deadletter.DeadLetter,
 	take func(eventName, *deadletter.DeadLetter),
 ) {
-	for i := range page.Events {
-		e := &page.Events[i]
-		p.id = e.AppendRecordID(p.id[:0])
-		name := p.nameOf(p.id, e.Raw)
-		if missing[name] == 0 {
-			continue
-		}
+	for e, name := range p.missingOf(page, missing) {
 		for n := range letters {
 			if _, same := letters[n].Names(e); same {
 				take(name, &letters[n])
@@ -426,13 +434,7 @@ func (p *part) nameLetters(
 // them.
 func (p *part) takeMissing(ctx context.Context, page *bridge.Page, missing map[eventName]int32) error {
 	var events []bridge.Event
-	for i := range page.Events {
-		e := &page.Events[i]
-		p.id = e.AppendRecordID(p.id[:0])
-		name := p.nameOf(p.id, e.Raw)
-		if missing[name] == 0 {
-			continue
-		}
+	for e, name := range p.missingOf(page, missing) {
 		e.Shared = p.shared[nameOf(p.id)]
 		missing[name]--
 		p.found.MissingEvents = firstOf(append(p.found.MissingEvents, Event{string(p.id), timeOf(e)}))
