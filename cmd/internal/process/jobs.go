@@ -81,7 +81,7 @@ func (p *Process) logLane(stream, job string, lane int, err error) {
 	if fault, ok := errors.AsType[*bridge.Fault](err); ok {
 		hint = cmp.Or(hint, fault.Hint)
 	}
-	hint = p.advice(hint, stream)
+	hint = p.streams.advice(hint, stream)
 	if job == "" {
 		log.Warn("jobs not run in lanes", logError, err, logHint, hint)
 		return

@@ -240,12 +240,12 @@ func (p *Process) logJob(j *backfill.Job, err error) {
 	case errors.Is(err, backfill.ErrPaused):
 		log.Info("job paused", logError, err)
 	case errors.Is(err, context.Canceled):
-		log.Info("job interrupted", logHint, p.advice(resume, j.Stream))
+		log.Info("job interrupted", logHint, p.streams.advice(resume, j.Stream))
 	default:
 		if hint := JobHint(err, j); hint != "" {
 			resume = hint + "; then " + resume
 		}
-		log.Error("job stopped", logError, err, logHint, p.advice(resume, j.Stream))
+		log.Error("job stopped", logError, err, logHint, p.streams.advice(resume, j.Stream))
 	}
 }
 

@@ -68,7 +68,7 @@ func TestHintsNameStream(t *testing.T) {
 			p.logJob(&backfill.Job{Stream: "users", ID: "k3xq7a", Kind: backfill.Backfill}, blocked)
 		},
 		"exportbridge schema check --stream users counts": func(p *Process) {
-			checker := must.Get(p.checkerOf(st, p.log))(t)
+			checker := must.Get(checkerOf(st, p.log, &p.streams))(t)
 			checker.Check(&bridge.Page{Events: []bridge.Event{{Raw: []byte(`{"id":1}`)}}})
 		},
 	} {

@@ -23,11 +23,3 @@ func NameStream(text, stream string) string {
 		return command + " --stream " + cmp.Or(stream, "NAME")
 	})
 }
-
-// advice is NameStream if the process has several streams.
-func (p *Process) advice(text, stream string) string {
-	if len(p.streams.list()) > 1 {
-		return NameStream(text, stream)
-	}
-	return text
-}

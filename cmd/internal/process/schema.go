@@ -13,13 +13,13 @@ import (
 
 // checkerOf has a running stream compare its events with EVENT_SCHEMA, and logs the first
 // differences. Without a schema, it returns nil.
-func (p *Process) checkerOf(st *config.Stream, log *slog.Logger) (*contract.Checker, error) {
+func checkerOf(st *config.Stream, log *slog.Logger, all *streams) (*contract.Checker, error) {
 	if st.Contract.Schema == "" {
 		return nil, nil
 	}
 	checker, err := useChecker(st, &st.Export, func(d bridge.Difference) {
 		log.Warn("events differ from EVENT_SCHEMA", "member", d.Place(), "difference", d.Text, logHint,
-			p.advice("exportbridge schema check counts each difference", st.Name))
+			all.advice("exportbridge schema check counts each difference", st.Name))
 	})
 	if err != nil {
 		return nil, err

@@ -91,6 +91,14 @@ func (s *streams) list() []*stream {
 	return nil
 }
 
+// advice is NameStream if there are several streams.
+func (s *streams) advice(text, stream string) string {
+	if len(s.list()) > 1 {
+		return NameStream(text, stream)
+	}
+	return text
+}
+
 func (s *streams) set(all []*stream) {
 	now := &streamSet{slices.Clone(all), make(map[string]*stream, len(all))}
 	for _, st := range all {
@@ -146,7 +154,7 @@ func (p *Process) wire(st *config.Stream) (*stream, error) {
 	st.Engine.Log, st.Engine.Limits, st.Engine.Budget, st.Engine.Starts = p.log, p.options.Limits, p.budget, p.starts
 	st.Engine.StrayCursor, st.Engine.LeakInCursor = st.Export.StrayCursor, st.Export.LeakInCursor
 	st.Engine.Refuse = st.Export.Refuse
-	schema, err := p.checkerOf(st, log)
+	schema, err := checkerOf(st, log, &p.streams)
 	if err != nil {
 		return nil, err
 	}
