@@ -35,8 +35,8 @@ type Report struct {
 	Members      []bridge.Member `json:"members,omitempty"`
 	MembersKnown bool            `json:"members_known"`
 	// LagSeconds is the age of the position: 0 when caught up, -1 if unknown. CaughtUpIn is
-	// the estimated time to catch up in seconds. It is -1 if it is unknown, if the stream is
-	// less than a minute behind or hardly catches up, or if no process runs the stream.
+	// the estimated time to catch up in seconds. It is -1 if it is unknown, if the stream
+	// hardly catches up, or if no process runs the stream.
 	LagSeconds float64 `json:"lag_seconds"`
 	CaughtUpIn float64 `json:"caught_up_in_seconds"`
 	Guarantee  string  `json:"guarantee"`
@@ -74,8 +74,7 @@ func (r *Report) Measure(now time.Time) {
 		return
 	}
 	r.LagSeconds = max(0, now.Sub(at).Seconds())
-	behind := r.LagSeconds >= time.Minute.Seconds()
-	if behind && r.Live != nil && r.Live.State == bridge.StateRunning && r.Live.Pace >= estimatedPace {
+	if r.Live != nil && r.Live.State == bridge.StateRunning && r.Live.Pace >= estimatedPace {
 		r.CaughtUpIn = math.Ceil(r.LagSeconds / (r.Live.Pace - 1))
 	}
 }
