@@ -189,8 +189,10 @@ func (w *world) rewound(last, c bridge.Checkpoint) {
 	if to > was || w.repeats() {
 		w.list.leftOut = to
 	}
+	stays := last.Cursor != "" && last.Cursor == c.Cursor && c.Listing != nil // what is published counts on
 	for n, e := range w.list.items {
 		switch {
+		case stays && e.at >= to:
 		case e.at >= to:
 			w.list.before[n] = w.topic.holds[n]
 			w.topic.waived[n] = false
