@@ -225,16 +225,26 @@ func (s *Status) ApplyDependencies() {
 	if !slices.Contains([]State{StateStarting, StateStandby, StateRunning, StateIdle}, s.State) {
 		return
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.Dependencies)) {
+	for _, name := range s.Down() {
 		if name == DependencyStore && s.Mode == ExactlyOnce {
 			continue // the store has a copy and the commands: events flow without it
 		}
-		if d := s.Dependencies[name]; !d.Up {
-			s.State, s.Since, s.CaughtUp = StateBackoff, d.Since, false
-			s.Error, s.Hint = name+" "+d.Trouble+": "+d.Error, d.Hint
-			return
+		d := s.Dependencies[name]
+		s.State, s.Since, s.CaughtUp = StateBackoff, d.Since, false
+		s.Error, s.Hint = name+" "+d.Trouble+": "+d.Error, d.Hint
+		return
+	}
+}
+
+// Down returns the names of the dependencies that are not up, in alphabetical order.
+func (s *Status) Down() (names []string) {
+	for name, d := range s.Dependencies {
+		if !d.Up {
+			names = append(names, name)
 		}
 	}
+	slices.Sort(names)
+	return names
 }
 
 // DeadShare returns the share of dead letters in the events of this process, from 0 to 1.
@@ -296,8 +306,8 @@ const (
 // Health collects the availability of the servers, as the adapters report it. The zero
 // value is ready to use. All methods may be called concurrently.
 type Health struct {
-	mu   sync.Mutex // guards seen
-	seen map[string]Dependency
+	mu   sync.Mutex            // guards seen
+	seen map[string]Dependency // replaced, never changed
 }
 
 // Reporter returns a function that the adapter of a dependency calls with nil after a
@@ -306,9 +316,6 @@ func (h *Health) Reporter(name string) func(error) {
 	return func(err error) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if h.seen == nil {
-			h.seen = make(map[string]Dependency)
-		}
 		was, known := h.seen[name]
 		now := Dependency{Up: err == nil, Since: was.Since}
 		if err != nil {
@@ -317,15 +324,21 @@ func (h *Health) Reporter(name string) func(error) {
 		if !known || was.Trouble != now.Trouble {
 			now.Since = time.Now()
 		}
-		h.seen[name] = now
+		if now == was {
+			return // most requests change nothing
+		}
+		seen := make(map[string]Dependency, len(h.seen)+1)
+		maps.Copy(seen, h.seen)
+		seen[name] = now
+		h.seen = seen
 	}
 }
 
-// Snapshot returns the last reports by dependency.
+// Snapshot returns the last reports by dependency. The caller must not change them.
 func (h *Health) Snapshot() map[string]Dependency {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return maps.Clone(h.seen)
+	return h.seen
 }
 
 // MaxLanes is the maximum number of lanes of a job.

@@ -3,7 +3,6 @@ package control
 import (
 	"cmp"
 	"context"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -155,10 +154,8 @@ func ManyDead(s *bridge.Status) bool { return s.DeadShare() >= 0.01 }
 // letters, and warnings.
 func doubtsOf(s *bridge.Status) []string {
 	var all []string
-	for _, name := range slices.Sorted(maps.Keys(s.Dependencies)) {
-		if d := s.Dependencies[name]; !d.Up {
-			all = append(all, name+" "+cmp.Or(d.Trouble, "is down"))
-		}
+	for _, name := range s.Down() {
+		all = append(all, name+" "+cmp.Or(s.Dependencies[name].Trouble, "is down"))
 	}
 	if ManyDead(s) {
 		all = append(all, "many dead letters")

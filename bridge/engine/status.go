@@ -77,6 +77,7 @@ func (e *Engine) Status() bridge.Status {
 		s.Dependencies = e.ports.Health.Snapshot()
 		if s.State == bridge.StateStandby {
 			// A standby does not use the API, so its last report is outdated.
+			s.Dependencies = maps.Clone(s.Dependencies)
 			delete(s.Dependencies, bridge.DependencySource)
 		}
 		s.ApplyDependencies()

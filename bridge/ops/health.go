@@ -2,9 +2,7 @@ package ops
 
 import (
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -61,11 +59,9 @@ func describe(s bridge.Status) string {
 	for _, w := range s.Warnings {
 		lines = append(lines, "warning: "+w.Text)
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.Dependencies)) {
-		if d := s.Dependencies[name]; !d.Up {
-			since := d.Since.UTC().Format(time.RFC3339)
-			lines = append(lines, fmt.Sprintf("%s %s since %s: %s", name, d.Trouble, since, d.Error))
-		}
+	for _, name := range s.Down() {
+		d := s.Dependencies[name]
+		lines = append(lines, fmt.Sprintf("%s %s since %s: %s", name, d.Trouble, d.Since.UTC().Format(time.RFC3339), d.Error))
 	}
 	return strings.Join(lines, "; ")
 }
