@@ -27,12 +27,12 @@ func TestStandbyHasNoClient(t *testing.T) { //nolint:paralleltest // it counts a
 	before := clients()
 	group := bridgetest.NewGroup(t)
 	cfg := config(t, addrs, exactly)
-	start := func() *engine.Engine {
+	start := func(owner bridge.Owner) *engine.Engine {
 		own := engine.DefaultConfig()
 		own.Stream, own.Mode, own.Origin, own.PageSize = "events", cfg.Mode, bridge.Origin{Resource: "events"}, 10
 		own.Owner = "p"
 		e := must.Get(engine.New(own, engine.Ports{Source: bridgetest.NewSource(t, bridgetest.Export{}),
-			Sink: open(t, cfg), Owner: group.Open("")}))(t)
+			Sink: open(t, cfg), Owner: owner}))(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- e.Run(ctx) }()
@@ -43,12 +43,12 @@ func TestStandbyHasNoClient(t *testing.T) { //nolint:paralleltest // it counts a
 		t.Helper()
 		kafkatest.Eventually(t, "run the stream", func() (bool, error) { return e.Status().CaughtUp, nil })
 	}
-	first := start()
+	first := start(group.Open(""))
 	runs(first)
 	one := clients() - before
-	second := start()
-	group.Revoke()
-	runs(second)
+	other := group.Open("")
+	group.Give(other) // Revoke would let the first acquire the stream again before the second asks for it
+	runs(start(other))
 	kafkatest.Eventually(t, "release the stream",
 		func() (bool, error) { return first.Status().State == bridge.StateStandby, nil })
 	kafkatest.Eventually(t, "close the clients of the standby",
