@@ -130,7 +130,7 @@ func TestTopicsWait(t *testing.T) {
 	t.Parallel()
 	kafka := servers.EmbeddedKafka(t)
 	start := kafka.Break()
-	env := map[string]string{"KAFKA_BROKERS": kafka.ListenAddrs()[0]}
+	env := map[string]string{"KAFKA_BROKERS": kafka.ListenAddrs()[0], "REDIS_URL": "redis://" + servers.FreeAddress(t)}
 	args := []string{"topics", "create", "--execute"}
 	if got := runProgram(t, env, args...); got.code != cli.ExitFailed {
 		t.Errorf("without --wait: %+v", got)
