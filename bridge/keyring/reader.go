@@ -54,12 +54,12 @@ func (r *Reader) Close() { r.topic.client.Close() }
 
 // refresh reads what was added.
 func (r *Reader) refresh(ctx context.Context) error {
+	began := time.Now()
 	end, err := r.topic.end(ctx)
 	if err != nil {
 		return err
 	}
-	r.read = time.Now()
-	return r.topic.to(ctx, end, func(_ *kgo.Record, f *seal.Record) {
+	err = r.topic.to(ctx, end, func(_ *kgo.Record, f *seal.Record) {
 		switch {
 		case f == nil:
 		case f.Forgotten != nil: // its keys follow, or were deleted while nothing was read
@@ -70,6 +70,10 @@ func (r *Reader) refresh(ctx context.Context) error {
 			r.keys[f.ID] = dataKey{f.Name, *f.Secret}
 		}
 	})
+	if err == nil {
+		r.read = began
+	}
+	return err
 }
 
 // Open returns the JSON text that was encrypted. value is the text of the string in its place,
