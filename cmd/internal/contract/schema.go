@@ -192,14 +192,14 @@ func (c *comparison) pointer(location []string) string {
 func (c *comparison) addUnknown(schemas []*jsonschema.Schema, value any, at string) {
 	switch value := value.(type) {
 	case map[string]any:
-		if !closed(schemas) {
-			return
-		}
+		closed := closed(schemas)
 		for name, part := range value {
 			parts, listed := memberOf(schemas, name)
 			here := at + "/" + escape.Replace(name)
 			if len(parts) == 0 {
-				c.add(here, unknown)
+				if closed {
+					c.add(here, unknown)
+				}
 				continue
 			}
 			if !listed {

@@ -38,7 +38,7 @@ func TestCompare(t *testing.T) {
 	const order = `{"type": "object", "required": ["id"], "properties": {
 	  "id": {"type": "string"}, "a/b": {"type": ["integer", "null"]}, "kind": {"enum": ["x", "y"]},
 	  "lines": {"type": "array", "items": {"$ref": "#/$defs/line"}},
-	  "free": {"type": "object"}, "open": {"properties": {"n": {}}, "additionalProperties": true},
+	  "free": {"type": "object"}, "open": {"properties": {"n": {}, "in": {"properties": {"n": {}}}}, "additionalProperties": true},
 	  "byID": {"additionalProperties": {"properties": {"n": {"type": "number"}}}},
 	  "either": {"anyOf": [{"properties": {"p": {"type": "string"}}}, {"properties": {"q": {"type": "string"}}}]},
 	  "shut": {"properties": {"n": {}}, "additionalProperties": false},
@@ -59,11 +59,12 @@ func TestCompare(t *testing.T) {
 			"/lines/*/n is not in the schema", "/lines/*/sku breaks minLength", "/lines/*/sku is missing"},
 		`{"id": "1", "byID": {"secret": {"n": "x", "o": 1}}}`: {
 			"/byID/*/n is string, want number", "/byID/*/o is not in the schema"},
-		`{"id": "1", "either": {"p": 1, "q": 1, "r": 1}}`: {"/either breaks anyOf", "/either/r is not in the schema"},
-		`{"id": "1", "shut": {"z": 1}}`:                   {"/shut/z is not in the schema"},
-		`{"id": "1", "new": {"deep": 1}, "~": 1}`:         {"/new is not in the schema", "/~0 is not in the schema"},
-		`{"id": "1", "pair": [{"n": 1}, {"n": 1}]}`:       {"/pair/*/n is not in the schema"},
-		`{"id": "1", "free": {"n": 1e308, "m": -1e-324}}`: {},
+		`{"id": "1", "either": {"p": 1, "q": 1, "r": 1}}`:       {"/either breaks anyOf", "/either/r is not in the schema"},
+		`{"id": "1", "shut": {"z": 1}}`:                         {"/shut/z is not in the schema"},
+		`{"id": "1", "open": {"z": 1, "in": {"n": 1, "z": 1}}}`: {"/open/in/z is not in the schema"},
+		`{"id": "1", "new": {"deep": 1}, "~": 1}`:               {"/new is not in the schema", "/~0 is not in the schema"},
+		`{"id": "1", "pair": [{"n": 1}, {"n": 1}]}`:             {"/pair/*/n is not in the schema"},
+		`{"id": "1", "free": {"n": 1e308, "m": -1e-324}}`:       {},
 		`{"id": "1", "free": {"n": 1e1000001}, "lines": [{"n": -1E-999999}]}`: {
 			"/free/n is a number out of range", "/lines/*/n is a number out of range"},
 		`{"id": "1", "byID": {"secret": {"n": 1e+99999999999999999999}}}`: {"/byID/*/n is a number out of range"},
