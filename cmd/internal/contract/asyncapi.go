@@ -338,15 +338,18 @@ func embedded(text, at string) (any, error) {
 		return map[string]any{"not": anything}, nil
 	}
 	object := schema.(map[string]any) // else Compile had rejected it
-	delete(object, "$id")             // references begin at the document
 	dialect, _ := object["$schema"].(string)
-	version := "2020-12"
-	for _, draft := range []string{"draft-04", "2019-09"} {
+	version, id := "2020-12", "$id"
+	for _, draft := range []string{"draft-04", "draft-06", "draft-07", "2019-09"} {
 		if strings.Contains(dialect, draft) {
 			version = draft
 		}
 	}
 	other := version == "draft-04"
+	if other {
+		id = "id"
+	}
+	delete(object, id) // references begin at the document
 	_ = walk(object, func(part map[string]any) error {
 		other = other || usesNewer(part)
 		return nil
@@ -354,7 +357,7 @@ func embedded(text, at string) (any, error) {
 	if other {
 		at += "/schema"
 	}
-	err := walk(object, func(part map[string]any) error { return moveRef(part, at) })
+	err := walk(object, func(part map[string]any) error { return moveRef(part, id, at) })
 	if err != nil || other {
 		return map[string]any{"schemaFormat": "application/schema+json;version=" + version, "schema": object}, err
 	}
@@ -411,10 +414,10 @@ func usesNewer(schema map[string]any) bool {
 }
 
 // moveRef has a reference within the schema of the events begin at a pointer: in a document,
-// # is the document.
-func moveRef(schema map[string]any, at string) error {
-	if id, ok := schema["$id"].(string); ok {
-		return fmt.Errorf("a part of the schema has the $id %s; remove it, and refer to the part by a pointer", id)
+// # is the document. id is the keyword that would give a part another base.
+func moveRef(schema map[string]any, id, at string) error {
+	if base, ok := schema[id].(string); ok {
+		return fmt.Errorf("a part of the schema has the %s %s; remove it, and refer to the part by a pointer", id, base)
 	}
 	if ref, ok := schema["$ref"].(string); ok {
 		if ref != "#" && !strings.HasPrefix(ref, "#/") {

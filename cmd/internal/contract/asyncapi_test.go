@@ -59,7 +59,11 @@ func streamsOfAllKinds() []Stream {
 		{Name: "any-dead-letter", Topic: "export.other", Key: "none", Headers: "none",
 			Schema: `{"properties": {"$anchor": {"const": {"prefixItems": 1}}}}`},
 		{Name: "older", Topic: "export.older", Key: "none", Headers: "none",
-			Schema: `{"$schema": "http://json-schema.org/draft-04/schema#", "minimum": 0, "exclusiveMinimum": true}`},
+			Schema: `{"$schema": "http://json-schema.org/draft-04/schema#", "id": "https://a.example/older",
+			  "minimum": 0, "exclusiveMinimum": true, "properties": {"id": {"$ref": "#/definitions/a"}}, "definitions": {"a": {}}}`},
+		{Name: "seven", Topic: "export.seven", Key: "none", Headers: "none",
+			Schema: `{"$schema": "http://json-schema.org/draft-07/schema#", "$ref": "#/definitions/a", "minimum": 2,
+			  "definitions": {"a": {"type": "string"}}}`},
 	}
 }
 
@@ -177,7 +181,7 @@ func TestDocumentOfSettings(t *testing.T) {
 	if messages["a_b-c"].Bindings.Kafka.Key != nil || messages["any"].Bindings.Kafka.Key == nil {
 		t.Error("only the stream without KAFKA_KEY=none has a key")
 	}
-	if c := d.Channels["export.shared"]; len(d.Channels) != 9 || len(c.Messages) != 3 {
+	if c := d.Channels["export.shared"]; len(d.Channels) != 10 || len(c.Messages) != 3 {
 		t.Errorf("%d channels, the shared one with %d messages", len(d.Channels), len(c.Messages))
 	}
 	if got := messages["any.attest"].Payload; got != (reference{"#/components/schemas/exportbridge.attestation"}) {
@@ -208,13 +212,17 @@ func TestDocumentOfSettings(t *testing.T) {
 		t.Errorf("schema with newer keywords: %v", newer)
 	}
 	if older := d.Components.Schemas["older"].(map[string]any); older["schemaFormat"] !=
-		"application/schema+json;version=draft-04" {
+		"application/schema+json;version=draft-04" || older["schema"].(map[string]any)["id"] != nil {
 		t.Errorf("schema of draft 4: %v", older)
+	}
+	if seven := d.Components.Schemas["seven"].(map[string]any); seven["schemaFormat"] !=
+		"application/schema+json;version=draft-07" {
+		t.Errorf("schema of draft 7, of which a $ref hides the rest: %v", seven)
 	}
 	if older := d.Components.Schemas["any-dead-letter"].(map[string]any); older["schemaFormat"] != nil {
 		t.Errorf("names and values that read like newer keywords: %v", older)
 	}
-	if len(messages) != 11 || messages["any.dead-letter"].Headers == nil || messages["any-dead-letter"].Headers != nil {
+	if len(messages) != 12 || messages["any.dead-letter"].Headers == nil || messages["any-dead-letter"].Headers != nil {
 		t.Errorf("a stream and dead letters of another one share a name: %v", messages)
 	}
 }
@@ -249,6 +257,11 @@ func TestDocumentRefs(t *testing.T) {
 	if _, err := NewDocument([]Stream{{Name: "a", Topic: "a", Key: "none", Schema: part}}, Cluster{}); err == nil ||
 		!strings.Contains(err.Error(), "$id money") {
 		t.Errorf("$id of a part: %v", err)
+	}
+	const draft4 = `{"$schema": "http://json-schema.org/draft-04/schema#", "properties": {"a": {"id": "a"}}}`
+	if _, err := NewDocument([]Stream{{Name: "a", Topic: "a", Key: "none", Schema: draft4}}, Cluster{}); err == nil ||
+		!strings.Contains(err.Error(), "the id a") {
+		t.Errorf("id of a part: %v", err)
 	}
 	for _, ref := range []string{"#money", "https://a.example/order#/$defs/money"} {
 		schema := strings.Replace(orderSchema, "#/$defs/money", ref, 1)
