@@ -74,8 +74,8 @@ func (c *Config) compileTopics(topics []string) ([]*Schema, error) {
 }
 
 // SchemaOf returns the JSON Schema of the events of one of a stream's topics: its definition in
-// $defs, or the whole schema if there is none. It keeps the definitions that are of no topic. It
-// returns none if the schema has definitions of other topics only.
+// $defs, or the whole schema if there is none. It keeps the definitions that are of no topic or
+// that a reference names. It returns none if the schema has definitions of other topics only.
 func SchemaOf(text, topic string, topics []string) string {
 	var whole, defs, own map[string]json.RawMessage
 	if json.Unmarshal([]byte(text), &whole) != nil || json.Unmarshal(whole["$defs"], &defs) != nil {
@@ -83,13 +83,17 @@ func SchemaOf(text, topic string, topics []string) string {
 	}
 	_, defined := defs[topic]
 	_ = json.Unmarshal(defs[topic], &own) // true, which is a schema too, is none of its own
-	dialect, all := whole["$schema"], len(defs)
+	dialect, ofTopics := whole["$schema"], false
 	for _, name := range topics {
-		delete(defs, name)
+		_, has := defs[name]
+		ofTopics = ofTopics || has
+		if !strings.Contains(text, `"#/$defs/`+name) {
+			delete(defs, name)
+		}
 	}
 	if own == nil {
 		delete(whole, "$schema")
-		if !defined && len(defs) < all && len(whole) == 1 {
+		if !defined && ofTopics && len(whole) == 1 {
 			return ""
 		}
 		return text
