@@ -42,7 +42,7 @@ func newSealedExample(t *testing.T) sealedExample {
 }
 
 // TestUnsealRecipes runs the code of the documents that decrypts values: it opens a value, but
-// neither a forgotten one nor one whose key was deleted.
+// neither a forgotten one nor one whose key was deleted. It takes no plain value for a forgotten one.
 func TestUnsealRecipes(t *testing.T) {
 	t.Parallel()
 	recipe := func(language, has string) string {
@@ -56,7 +56,7 @@ func TestUnsealRecipes(t *testing.T) {
 	x := newSealedExample(t)
 	check := func(t *testing.T, cmd *exec.Cmd) {
 		t.Helper()
-		const want = sealedPlain + "\nforgotten\nforgotten\n"
+		const want = sealedPlain + "\nforgotten\nforgotten\nplain\n"
 		if out, err := cmd.CombinedOutput(); err != nil || string(out) != want {
 			t.Errorf("%v\n%s\nwant\n%s", err, out, want)
 		}
@@ -77,6 +77,10 @@ show(%q)
 show("eb1:forgotten")
 read_key({}, %q.encode(), None)
 show(%q)
+try:
+    show("tel:+1:2")
+except ValueError:
+    print("plain")
 `, x.master, x.key, x.record, x.value, x.key, x.value))
 		check(t, exec.CommandContext(t.Context(), python, filepath.Join(dir, "unseal.py")))
 	})
@@ -95,6 +99,11 @@ class Main {
     }
     unseal.readKey(Map.of(), %q, null);
     System.out.println(unseal.open("/context", %q) == null ? "forgotten" : "open");
+    try {
+      System.out.println(unseal.open("/context", "tel:+1:2"));
+    } catch (IllegalArgumentException e) {
+      System.out.println("plain");
+    }
   }
 }
 `, x.master, x.key, x.record, x.value, x.key, x.value))
