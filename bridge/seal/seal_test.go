@@ -139,8 +139,8 @@ func TestRotation(t *testing.T) {
 		t.Errorf("%s: want the last key", value2)
 	}
 	for name, tc := range map[string]struct{ lines, want string }{
-		"a missing line":     {line("m1", 1), "m2"},
-		"another key":        {line("m1", 1) + line("m2", 3), "m2"},
+		"a missing line":     {line("m1", 1), "add the line of master key m2 to EVENT_ENCRYPT_KEY and restart"},
+		"another key":        {line("m1", 1) + line("m2", 3), "restore the line of master key m2"},
 		"another first line": {line("m2", 2) + line("m1", 1), "first"},
 	} {
 		_, err := master(t, tc.lines).Read(key2, value2)

@@ -111,8 +111,11 @@ func (m *Master) Read(key, value []byte) (*Record, error) {
 		return &r, nil
 	}
 	if r.Secret, err = m.unwrap(&e, key); err != nil {
-		return nil, fault("add the line of master key "+e.Master+" to EVENT_ENCRYPT_KEY", "the data key %s cannot be "+
-			"unwrapped with master key %q: %w", key, e.Master, err)
+		hint := "add the line of master key " + e.Master + " to EVENT_ENCRYPT_KEY and restart: the keys are read at the start"
+		if m.wraps[e.Master] != nil {
+			hint = "restore the line of master key " + e.Master + " in EVENT_ENCRYPT_KEY: a new key needs an id of its own"
+		}
+		return nil, fault(hint, "the data key %s cannot be unwrapped with master key %q: %w", key, e.Master, err)
 	}
 	r.Master = e.Master
 	return &r, nil
