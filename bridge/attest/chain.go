@@ -49,7 +49,7 @@ func Read(ctx context.Context, l Log, stream string) (*Chain, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := new(Chain)
+	c := &Chain{Records: []Link{}} // in JSON, none is []
 	for _, span := range spans {
 		c.Deletes = c.Deletes || span.From > 0
 	}
