@@ -185,7 +185,7 @@ func TestChartPolicy(t *testing.T) {
 	for values, want := range map[string][]int32{
 		"{}": {443, 6379, 9093},
 		all:  {80, 443, 4318, 6379, 6380, 9092, 9096, 9098, 9192, 9443},
-		"settings: {KAFKA_BROKERS: 'b:65535', REDIS_URL: unix:///run/redis}": {443, 65535},
+		"settings: {KAFKA_BROKERS: 'b:65535', REDIS_URL: unix:///run/redis, KAFKA_CE_SOURCE: 'shop://orders'}": {443, 65535},
 	} {
 		policy := objects(t, values, "exportbridge")["NetworkPolicy"].(*networkingv1.NetworkPolicy)
 		var got []int32

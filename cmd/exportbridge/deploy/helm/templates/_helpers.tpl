@@ -32,6 +32,7 @@ have several hosts. */}}
 {{- range $variable, $value := .Values.settings }}
   {{- $url := toString $value }}
   {{- if hasSuffix "KAFKA_BROKERS" $variable }}{{ $url = printf "kafka://%s" $url }}{{ end }}
+  {{- if hasSuffix "KAFKA_CE_SOURCE" $variable }}{{ $url = "" }}{{ end }}{{/* a name, and no address */}}
   {{- if and (regexMatch "^[a-z0-9]+://" $url) (not (hasPrefix "unix:" $url)) }}
     {{- $scheme := regexFind "^[a-z0-9]+" $url }}
     {{- range regexReplaceAll "^[a-z0-9]+://([^/?]*).*" $url "${1}" | splitList "," }}
