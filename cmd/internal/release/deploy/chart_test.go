@@ -269,6 +269,17 @@ func TestChartSecrets(t *testing.T) {
 	}
 }
 
+// TestChartSecretSetting: a secret takes the place of the setting. The program refuses a variable that is
+// set both ways, and REDIS_URL with a password is a secret.
+func TestChartSecretSetting(t *testing.T) {
+	t.Parallel()
+	made := objects(t, "secrets: {REDIS_URL: {name: redis, key: url}}", "exportbridge")
+	got := slices.Sorted(maps.Keys(made["ConfigMap"].(*corev1.ConfigMap).Data))
+	if diff := cmp.Diff([]string{"KAFKA_BROKERS", "KAFKA_CREATE_TOPICS", "KAFKA_TLS_ENABLED"}, got); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+}
+
 // TestChartConfig: the files of streams are in a ConfigMap, which BRIDGE_CONFIG names where
 // it is mounted as a folder.
 func TestChartConfig(t *testing.T) {
