@@ -322,8 +322,8 @@ func TestComposeReadsEnvFile(t *testing.T) {
 	}
 }
 
-// TestComposeTakesRealData: two variables are enough, and the simulator neither runs
-// nor takes a port.
+// TestComposeTakesRealData: two variables are enough, the key can be empty for an API without one, and
+// the simulator neither runs nor takes a port.
 func TestComposeTakesRealData(t *testing.T) {
 	t.Parallel()
 	p := loadCompose(t, realEnv, "")
@@ -345,6 +345,9 @@ func TestComposeTakesRealData(t *testing.T) {
 	if got := s.Streams[0].Export.URL; got != exportapi.DefaultConfig().URL {
 		t.Errorf("without EXPORT_URL it is %q", got)
 	}
+	bare := loadCompose(t, []string{"EXPORT_API_KEY="}).Services["bridge"]
+	bare.Environment["EXPORT_AUTH"] = new("none") // of .env
+	wantSettings(t, bare)
 }
 
 // TestComposeSimulates: the file for the simulator is enough too, and names it.
