@@ -191,6 +191,16 @@ func TestProcessThatEndsTooSoon(t *testing.T) {
 	wantEmpty(t, temp)
 }
 
+// An error while a process runs is reported, not that the process is ended because of it.
+func TestErrorWhileAProcessRuns(t *testing.T) {
+	t.Parallel()
+	b, broken := &bench{processes: processes{os.Environ()}}, errors.New("broken")
+	err := b.whileRuns(t.Context(), cell{work: serverRedis}, nil, kill, func(context.Context) error { return broken })
+	if !errors.Is(err, broken) || !strings.HasPrefix(err.Error(), "run redis: broken") {
+		t.Errorf("error %v", err)
+	}
+}
+
 func TestBenchUsage(t *testing.T) {
 	t.Parallel()
 	for _, args := range []string{

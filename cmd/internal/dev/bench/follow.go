@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,11 +50,9 @@ func (b *bench) whileRuns(ctx context.Context, c cell, env []string, end ending,
 	if err == nil {
 		err = end(cmd, ended)
 	} else {
-		_ = cmd.Process.Kill() // it may have ended
+		err = cmp.Or(context.Cause(ctx), err) // before Kill, which ends ctx too
+		_ = cmd.Process.Kill()                // it may have ended
 		<-ended
-		if cause := context.Cause(ctx); cause != nil {
-			err = cause
-		}
 	}
 	if err != nil {
 		return fmt.Errorf("run %s: %w%s", c.work, err, lastError([]byte(stderr.String())))
