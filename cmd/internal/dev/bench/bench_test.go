@@ -397,6 +397,26 @@ func TestPagesOfAnAPIAreNumbered(t *testing.T) {
 	want(0, 1)
 }
 
+// A page that reaches a killed process after the clock was reset is no page of the next process.
+func TestFirstPageOfTheNextProcess(t *testing.T) {
+	t.Parallel()
+	w := newTimedAPI(t, 10)
+	server := httptest.NewServer(w)
+	t.Cleanup(server.Close)
+	api, late := apiServer(server.URL), httptest.NewRequest(http.MethodGet, "/events?cursor=a", http.NoBody)
+	w.delivered(late)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*clockEvery)
+	defer cancel()
+	if clock, err := api.firstPage(ctx); err == nil {
+		t.Errorf("the first page of a process without a request: %+v", clock)
+	}
+	w.note(late)
+	if clock, err := api.firstPage(t.Context()); err != nil || clock.Requests != 1 {
+		t.Errorf("after a request %+v, %v", clock, err)
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
 func TestLastCommit(t *testing.T) {
 	t.Parallel()
 	log := `not JSON

@@ -69,11 +69,12 @@ func (b *bench) fetchedAgain(ctx context.Context, c cell, name string, api apiSe
 	return again, nil
 }
 
-// firstPage waits until the API has delivered a page since its clock was reset.
+// firstPage waits until the API has delivered a page since its clock was reset. Without a
+// request, it is one that the killed process had asked for.
 func (a apiServer) firstPage(ctx context.Context) (apiClock, error) {
 	for {
 		clock, err := a.ask(ctx, http.MethodGet, "")
-		if err != nil || clock.Next > 0 {
+		if err != nil || clock.Next > 0 && clock.Requests > 0 {
 			return clock, err
 		}
 		if err := pause(ctx, clockEvery); err != nil {
