@@ -97,6 +97,8 @@ func TestRowsThatCannotBeMeasured(t *testing.T) {
 	for name, needs := range map[string]string{
 		"broker_cpu_per_million_20": "it needs Linux, and brokers run by this user on this machine",
 		"rss_flat":                  "it needs Linux",
+		"rss_flat_out":              "it needs Linux",
+		"rss_latency_bound":         "it needs Linux",
 	} {
 		r := new(report)
 		r.summarize([]row{rowNamed(t, name)}, []map[cell]measurement{{}})

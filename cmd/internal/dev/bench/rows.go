@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -57,7 +58,14 @@ func wallShare(of []measurement) float64 { return of[0].Seconds / of[1].Seconds 
 func overhead(of []measurement) float64  { return of[0].Seconds/of[1].Seconds - 1 }
 func rateShare(of []measurement) float64 { return of[0].rate() / of[1].rate() }
 func cpuShare(of []measurement) float64  { return of[0].cpuPerEvent() / of[1].cpuPerEvent() }
-func peakRSSOf(of []measurement) float64 { return float64(of[0].PeakRSS) }
+
+// peakRSSOf is NaN if the peak is unknown.
+func peakRSSOf(of []measurement) float64 {
+	if of[0].PeakRSS == 0 {
+		return math.NaN()
+	}
+	return float64(of[0].PeakRSS)
+}
 
 // ideal returns the latency's share of the time.
 func ideal(latency time.Duration) func([]measurement) float64 {
