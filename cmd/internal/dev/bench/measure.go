@@ -22,7 +22,7 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 // run measures one cell, with topics and a prefix for this run, and checks that
 // Kafka has every event.
 func (b *bench) run(ctx context.Context, c cell) (m measurement, err error) {
-	limit := stuckAfter + stuckTimes*time.Duration(c.pages)*c.api.Latency
+	limit := c.limit()
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it did not end within %s", limit))
 	defer cancel()
 	name := newName()
@@ -102,11 +102,18 @@ func (b *bench) part(c cell) part {
 	return p
 }
 
-// A process is stuck after stuckTimes the latency of its requests plus stuckAfter.
+// A process is stuck after stuckTimes the time of its pages plus stuckAfter. Without latency, a
+// page takes about flatPage.
 const (
 	stuckAfter = 2 * time.Minute
 	stuckTimes = 10
+	flatPage   = 5 * time.Millisecond
 )
+
+// limit returns how long a run of the cell may take.
+func (c cell) limit() time.Duration {
+	return stuckAfter + stuckTimes*time.Duration(c.pages)*max(c.api.Latency, flatPage)
+}
 
 // drain measures a process that ends by itself. It reads the API's clock before and
 // after.

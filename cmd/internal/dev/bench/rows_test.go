@@ -206,6 +206,16 @@ func TestCellsAreSharedAndNamed(t *testing.T) {
 	}
 }
 
+// The longest run may take as long as its pages need on a slow machine.
+func TestLimitOfARun(t *testing.T) {
+	t.Parallel()
+	for _, c := range cellsOf((&planner{pages: 10_000}).rows()) {
+		if c.limit() < time.Duration(c.pages)*20*time.Millisecond {
+			t.Errorf("%s may take %s", c, c.limit())
+		}
+	}
+}
+
 func TestChooseRows(t *testing.T) {
 	t.Parallel()
 	all := testPlanner().rows()
