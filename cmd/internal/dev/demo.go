@@ -97,7 +97,8 @@ func demo(ctx context.Context, a *cli.App, d *demoOptions) (err error) {
 	}
 	defer func() {
 		if d.plan.dataDir != "" && inside.sim != nil {
-			err = errors.Join(err, saveStock(d.plan.dataDir, &d.plan.simulator, inside.sim.Stock()))
+			stock := demoStock{Start: d.plan.simulator.Start, Every: d.plan.simulator.Every, Events: inside.sim.Stock()}
+			err = errors.Join(err, saveStock(d.plan.dataDir, stock))
 		}
 		err = errors.Join(err, inside.close())
 	}()

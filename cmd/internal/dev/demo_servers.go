@@ -1,8 +1,10 @@
 package dev
 
 import (
+	"cmp"
 	"errors"
 	"slices"
+	"time"
 
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/cmd/internal/config"
@@ -71,16 +73,21 @@ func startServers(s *config.Settings, plan *demoPlan) (_ *demoServers, err error
 	return v, nil
 }
 
-// startAPI starts the export API, once.
+// startAPI starts the export API, once. It saves that the export grows, for a demo after one that
+// was killed.
 func (d *demoServers) startAPI(plan *demoPlan) (err error) {
 	if d.api != nil {
 		return nil
 	}
-	if d.sim, err = exportsim.New(plan.simulator); err != nil {
+	sim := &plan.simulator
+	sim.Since = cmp.Or(sim.Since, time.Now())
+	if d.sim, err = exportsim.New(*sim); err != nil {
 		return err
 	}
-	d.api, err = embedded.StartSimulator(d.sim, plan.apiAddr)
-	return err
+	if d.api, err = embedded.StartSimulator(d.sim, plan.apiAddr); err != nil || plan.dataDir == "" {
+		return err
+	}
+	return saveStock(plan.dataDir, demoStock{sim.Start, sim.Every, sim.Events, sim.Since})
 }
 
 // close stops the servers: the API before Redis, and Kafka last.

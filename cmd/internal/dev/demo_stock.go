@@ -20,6 +20,8 @@ type demoStock struct {
 	Start  time.Time     `json:"start"`
 	Every  time.Duration `json:"every"`
 	Events int           `json:"events"`
+	// Since is when the export began to grow beyond Events; zero if it has stopped.
+	Since time.Time `json:"since,omitzero"`
 }
 
 const demoStockFile = "export.json"
@@ -43,7 +45,7 @@ func resumeStock(dir string, sim *exportsim.Config) error {
 	if err := json.Unmarshal(data, &stock); err != nil {
 		return fmt.Errorf("read the demo's export in %s: %w", dir, err)
 	}
-	sim.Start, sim.Every, sim.Events = stock.Start, stock.Every, stock.Events
+	sim.Start, sim.Every, sim.Events, sim.Since = stock.Start, stock.Every, stock.Events, stock.Since
 	return nil
 }
 
@@ -58,12 +60,12 @@ func continueStock(dir string, sim *exportsim.Config) error {
 		return err
 	}
 	sim.Since = sim.Start.Add(time.Duration(sim.Events) * sim.Every)
-	return saveStock(dir, sim, sim.Events)
+	return saveStock(dir, demoStock{Start: sim.Start, Every: sim.Every, Events: sim.Events})
 }
 
 // saveStock stores how far the export has grown.
-func saveStock(dir string, sim *exportsim.Config, events int) error {
-	data, err := json.Marshal(demoStock{sim.Start, sim.Every, events})
+func saveStock(dir string, stock demoStock) error {
+	data, err := json.Marshal(stock)
 	if err != nil {
 		return fmt.Errorf("save the demo's export: %w", err)
 	}

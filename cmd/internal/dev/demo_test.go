@@ -1,8 +1,10 @@
 package dev
 
 import (
+	"bytes"
 	"strings"
 	"testing"
+	"time"
 
 	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
@@ -60,6 +62,30 @@ func TestDemoRequest(t *testing.T) {
 	if got, want := s.Streams[0].Engine.Origin.Request, given.Streams[0].Engine.Origin.Request; got != want ||
 		!got.Known() {
 		t.Errorf("the demo requests %s, others %s", got, want)
+	}
+}
+
+// The export of a demo that was killed is at least as long as its bridge may have seen it.
+func TestKilledDemo(t *testing.T) {
+	t.Parallel()
+	plan := demoPlan{dataDir: t.TempDir(), apiAddr: "127.0.0.1:0"}
+	start := func() *exportsim.Handler {
+		plan.simulator = exportsim.Config{Rate: 1000, Events: 100, Seed: 1}
+		must.Do(t, resumeStock(plan.dataDir, &plan.simulator))
+		d := new(demoServers)
+		must.Do(t, d.startAPI(&plan))
+		servers.CloseAtEnd(t, closer(d.close))
+		return d.sim
+	}
+	first := start()
+	for first.Stock() < 300 {
+		<-time.After(time.Millisecond)
+	}
+	seen := first.Stock()
+	second := start()
+	if n := second.Stock(); n < seen || !bytes.Equal(first.Event(seen-1), second.Event(seen-1)) {
+		t.Errorf("%d events after %d were seen, the last one changed from %s to %s", n, seen, first.Event(seen-1),
+			second.Event(seen-1))
 	}
 }
 
