@@ -145,7 +145,8 @@ func (c *Config) Validate() error {
 		"only a form that grows by the clock has a lag or changes, use for example the form audit-list")
 	check(c.Latency >= 0, "latency %s is below 0, use for example 20ms", c.Latency)
 	check(c.BandwidthBits >= 0, "bandwidth %d is below 0, use for example 100000000", c.BandwidthBits)
-	check(c.RateLimit >= 0, "rate limit %v is below 0, use for example 10", c.RateLimit)
+	check(c.RateLimit >= 0 && c.RateLimit <= 1e6, "rate limit %v is not within 0 and 1000000 requests/s, use for example 10",
+		c.RateLimit)
 	check(c.CursorTTL >= 0, "cursor lifetime %s is below 0, use for example 1h", c.CursorTTL)
 	check(c.TokenTTL >= 0, "token lifetime %s is below 0, use for example 1h", c.TokenTTL)
 	check(c.ScanLimit >= 0, "scan limit %d is below 0, use for example 2000", c.ScanLimit)

@@ -37,6 +37,19 @@ func TestValidateReportsEverything(t *testing.T) {
 	}
 }
 
+// The turns of a higher rate limit would have no distance in nanoseconds.
+func TestHighestRateLimit(t *testing.T) {
+	t.Parallel()
+	c := exportsim.Config{RateLimit: 1e6, Form: exportsim.Form{LimitHeaders: "RateLimit"}}
+	if got := recordStatus(newHandler(t, c), "/events"); got.Code != 200 {
+		t.Errorf("%v requests/s: %d", c.RateLimit, got.Code)
+	}
+	c.RateLimit = 2e9
+	if _, err := exportsim.New(c); err == nil {
+		t.Errorf("New takes %v requests/s", c.RateLimit)
+	}
+}
+
 func TestStockThatDoesNotFitTime(t *testing.T) {
 	t.Parallel()
 	for _, c := range []exportsim.Config{
