@@ -111,7 +111,8 @@ func (h *Handler) tellLimit(header http.Header) {
 	limit := int(h.limiter.advance/h.limiter.every) + 1
 	reset := int64((wait + time.Second - 1) / time.Second)
 	if prefix == "RateLimit" {
-		header.Set("RateLimit-Policy", fmt.Sprintf(`"default";q=%d;w=1`, limit))
+		window := (time.Duration(limit)*h.limiter.every + time.Second - 1) / time.Second
+		header.Set("RateLimit-Policy", fmt.Sprintf(`"default";q=%d;w=%d`, limit, window))
 		header.Set("RateLimit", fmt.Sprintf(`"default";r=%d;t=%d`, left, reset))
 		return
 	}

@@ -119,6 +119,17 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
+// The policy allows as many requests as the limit, and no more.
+func TestLimitPolicy(t *testing.T) {
+	t.Parallel()
+	for limit, want := range map[float64]string{3: `"default";q=3;w=1`, 0.1: `"default";q=1;w=10`, 1.5: `"default";q=2;w=2`} {
+		h := newHandler(t, exportsim.Config{Form: named(t, "header-cursor"), RateLimit: limit})
+		if got := recordStatus(h, "/feed").Header().Get("RateLimit-Policy"); got != want {
+			t.Errorf("%v/s: policy %s, want %s", limit, got, want)
+		}
+	}
+}
+
 // A client that waits for the reset when nothing is left is never refused. A client that
 // does not wait is.
 func TestLimitHeaders(t *testing.T) {
