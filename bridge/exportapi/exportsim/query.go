@@ -23,7 +23,6 @@ type query struct {
 	skip     int    // items before the page, of an offset
 	newest   bool   // newest first
 	cursor   string // as received, empty without one
-	issued   int64  // when the cursor was issued
 	values   url.Values
 	host     string // scheme and host of the request
 	raw      string // the query string as received
@@ -165,7 +164,7 @@ func (p *pages) readCursor(q *query, values url.Values) error {
 		values.Has("events") && at.filter != q.filter:
 		return other
 	}
-	q.chain, q.issued, q.size = at.chain, at.issued, cmp.Or(at.size, q.size)
+	q.chain, q.size = at.chain, cmp.Or(at.size, q.size)
 	if q.newest {
 		q.to = at.next
 	} else {
