@@ -392,8 +392,7 @@ func batchOf(seq, n int) bridgetest.Load {
 	}
 	p := bridgetest.NewPage(at, fmt.Appendf(nil, `{"items":[%s],"nextCursor":"c%d"}`, itemBodies(first, n), seq+1))
 	if err := bridgetest.DecodePage(p); err != nil {
-		// The events are those of the body above.
-		p.Events = nil
+		panic(err) // the body above is a page
 	}
 	return bridgetest.Load{Pages: []*bridge.Page{p}, Batch: bridge.Batch{Checkpoint: bridge.Checkpoint{
 		Format: bridge.CheckpointFormat, Stream: stream, Version: bridge.Version{Epoch: 1, Seq: int64(seq)},
