@@ -57,8 +57,6 @@ type KafkaRule struct {
 	// When, if not nil, narrows the rule further. It gets each request that matches Keys
 	// and Client, one at a time. It must neither block nor keep the request.
 	When func(kmsg.Request) bool
-	// Nth is the first matching request to hit, counted from now on. 0 is the same as 1.
-	Nth int
 	// Times is the number of requests to hit: 0 is the same as 1, and a negative number
 	// means all until RuleStats.Remove.
 	Times int
@@ -94,7 +92,6 @@ type KafkaProxy struct {
 type kafkaRule struct {
 	KafkaRule
 	hits    *RuleStats
-	seen    int
 	hit     int
 	chances *rand.Rand
 }
@@ -212,8 +209,7 @@ func (r *kafkaRule) matches(h *requestHeader) bool {
 			return false
 		}
 	}
-	r.seen++
-	if r.seen < r.Nth || r.Chance > 0 && r.chances.Float64() >= r.Chance {
+	if r.Chance > 0 && r.chances.Float64() >= r.Chance {
 		return false
 	}
 	r.hit++

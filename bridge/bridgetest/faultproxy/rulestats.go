@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// RuleStats counts the hits of a rule. Its methods may be called concurrently.
+// RuleStats counts the hits of a KafkaRule. Its methods may be called concurrently.
 type RuleStats struct {
 	what   string
 	remove func()

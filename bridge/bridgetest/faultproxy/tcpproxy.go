@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -25,8 +24,8 @@ type TCPProxy struct {
 
 	mu             sync.Mutex // guards all below
 	request, reply time.Duration
-	cuts           []*replyCut
 	failing        requestCut
+	unanswered     map[*link]bool // connections to cut instead of their next reply
 }
 
 // requestCut cuts the connections of the next requests that contain a text.
@@ -34,13 +33,6 @@ type requestCut struct {
 	text      string
 	left      int
 	persisted bool // cut at the reply, not at the request
-}
-
-// replyCut cuts the connection of the next reply.
-type replyCut struct {
-	left int64 // bytes to forward before the cut
-	link *link // nil until a reply begins
-	hits *RuleStats
 }
 
 // StartTCPProxy starts a proxy to the server at upstream, which the end of the test closes.
@@ -53,7 +45,7 @@ func StartTCPProxy(t testing.TB, upstream string) *TCPProxy {
 
 // LaunchTCPProxy is StartTCPProxy outside a test. The caller must Close the proxy.
 func LaunchTCPProxy(upstream string) (*TCPProxy, error) {
-	p := &TCPProxy{relay: newRelay()}
+	p := &TCPProxy{relay: newRelay(), unanswered: make(map[*link]bool)}
 	addr, err := p.forward(anyPort, upstream, p.carry)
 	if err != nil {
 		return nil, err
@@ -78,17 +70,6 @@ func (p *TCPProxy) Delay(request, reply time.Duration) {
 	p.request, p.reply = request, reply
 }
 
-// CutReply cuts the connection of the next reply after a number of its bytes, 0 for none.
-// The server has executed the request, and the client does not know.
-func (p *TCPProxy) CutReply(after int64) *RuleStats {
-	c := &replyCut{left: after}
-	c.hits = newRuleStats(fmt.Sprintf("cut a reply after %d bytes", after), func() { p.removeCut(c) })
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.cuts = append(p.cuts, c)
-	return c.hits
-}
-
 // CutRequests cuts the connections of the next n requests that contain a text. The server
 // executes these requests if persisted is set; otherwise it does not get them.
 func (p *TCPProxy) CutRequests(text string, n int, persisted bool) {
@@ -107,7 +88,7 @@ func (p *TCPProxy) fail(l *link, request []byte) error {
 	if p.failing.left--; !p.failing.persisted {
 		return errCut
 	}
-	p.cuts = append(p.cuts, &replyCut{link: l, hits: newRuleStats("cut the reply to a request", func() {})})
+	p.unanswered[l] = true
 	return nil
 }
 
@@ -137,18 +118,11 @@ func (p *TCPProxy) passReply(ctx context.Context, l *link, b piece) error {
 	if err := p.release(ctx, b.at.Add(reply)); err != nil {
 		return err
 	}
-	cut := p.cutOf(l)
-	if cut == nil || int64(len(b.data)) < cut.left {
-		if cut != nil {
-			cut.left -= int64(len(b.data)) // no other goroutine uses this cut now
-		}
-		l.deliver(b.data)
-		return nil
+	if !p.answers(l) {
+		return errCut
 	}
-	l.deliver(b.data[:cut.left])
-	p.removeCut(cut)
-	cut.hits.add(nil)
-	return errCut
+	l.deliver(b.data)
+	return nil
 }
 
 func (p *TCPProxy) delays() (request, reply time.Duration) {
@@ -157,28 +131,13 @@ func (p *TCPProxy) delays() (request, reply time.Duration) {
 	return p.request, p.reply
 }
 
-// cutOf returns the replyCut for a connection that has a reply, or nil.
-func (p *TCPProxy) cutOf(l *link) *replyCut {
+// answers reports whether a connection may have its next reply.
+func (p *TCPProxy) answers(l *link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, c := range p.cuts {
-		if c.link == l {
-			return c
-		}
-	}
-	for _, c := range p.cuts {
-		if c.link == nil {
-			c.link = l
-			return c
-		}
-	}
-	return nil
-}
-
-func (p *TCPProxy) removeCut(c *replyCut) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.cuts = slices.DeleteFunc(p.cuts, func(other *replyCut) bool { return other == c })
+	cut := p.unanswered[l]
+	delete(p.unanswered, l)
+	return !cut
 }
 
 // readSome returns what has arrived.

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -128,26 +126,32 @@ func TestTCPProxyDelays(t *testing.T) {
 	}
 }
 
-func TestTCPProxyCutsReply(t *testing.T) {
+func TestTCPProxyCutsRequests(t *testing.T) {
 	t.Parallel()
-	for _, after := range []int{0, 1, 5, 6} {
-		t.Run(fmt.Sprint(after), func(t *testing.T) {
+	for _, persisted := range []bool{false, true} {
+		t.Run(fmt.Sprint(persisted), func(t *testing.T) {
 			t.Parallel()
 			e := startEcho(t)
 			p := faultproxy.StartTCPProxy(t, e.addr)
 			idle, idleIn := connect(t, p.Addr())
-			c, _ := connect(t, p.Addr())
-			hits := p.CutReply(int64(after))
-			fmt.Fprintln(c, "hello")
-			got, err := io.ReadAll(c)
-			if want := "hello\n"[:after]; string(got) != want || err != nil {
-				t.Errorf("read %q, %v, want %q and the end", got, err, want)
+			p.CutRequests("hello", 2, persisted)
+			for range 2 {
+				c, _ := connect(t, p.Addr())
+				fmt.Fprintln(c, "hello")
+				if got, err := io.ReadAll(c); len(got) > 0 || err != nil {
+					t.Errorf("read %q, %v, want the end", got, err)
+				}
+				if persisted {
+					<-e.lines
+				}
 			}
-			if line := <-e.lines; line != "hello" || hits.Count() != 1 {
-				t.Errorf("the server has got %q, %d hits", line, hits.Count())
+			fmt.Fprintln(idle, "another text")
+			wantLine(t, idleIn, "another text")
+			fmt.Fprintln(idle, "hello again")
+			wantLine(t, idleIn, "hello again")
+			if first, second := <-e.lines, <-e.lines; first != "another text" || second != "hello again" {
+				t.Errorf("the server has got %q and %q", first, second)
 			}
-			fmt.Fprintln(idle, "another connection lives")
-			wantLine(t, idleIn, "another connection lives")
 		})
 	}
 }
@@ -205,35 +209,6 @@ func TestTCPProxyWithoutServer(t *testing.T) {
 	}
 }
 
-// TestTCPProxyHTTP cuts the export API in the middle of a page.
-func TestTCPProxyHTTP(t *testing.T) {
-	t.Parallel()
-	page := strings.Repeat("x", 100_000)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
-		_ *http.Request) {
-		io.WriteString(w, page)
-	}))
-	t.Cleanup(server.Close)
-	p := faultproxy.StartTCPProxy(t, server.Listener.Addr().String())
-	transport := &http.Transport{DisableKeepAlives: true}
-	fetch := func() (int, error) {
-		resp, err := (&http.Client{Transport: transport, Timeout: patience}).Get("http://" + p.Addr())
-		if err != nil {
-			return 0, err
-		}
-		defer resp.Body.Close()
-		body, err := io.ReadAll(resp.Body)
-		return len(body), err
-	}
-	p.CutReply(50_000)
-	if n, err := fetch(); err == nil || n == 0 || n >= 50_000 {
-		t.Errorf("read %d bytes of a page that was cut, %v", n, err)
-	}
-	if n, err := fetch(); err != nil || n != len(page) {
-		t.Errorf("read %d bytes of the next one, %v", n, err)
-	}
-}
-
 // TestTCPProxyRedis loses the reply to a command that was executed.
 func TestTCPProxyRedis(t *testing.T) {
 	t.Parallel()
@@ -242,7 +217,7 @@ func TestTCPProxyRedis(t *testing.T) {
 	c := redis.NewClient(&redis.Options{Addr: p.Addr(), MaxRetries: -1})
 	t.Cleanup(func() { c.Close() })
 	must.Do(t, c.Ping(t.Context()).Err())
-	p.CutReply(0)
+	p.CutRequests("incr", 1, true)
 	if err := c.Incr(t.Context(), "key").Err(); err == nil {
 		t.Error("the client knows the outcome")
 	}
