@@ -5,7 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -15,9 +14,6 @@ import (
 // Cluster is a Kafka in the test process.
 type Cluster struct {
 	*kfake.Cluster
-	// Fencing counts the requests that only Apache Kafka would reject, see
-	// EmulateKafkaFencing.
-	*Fencing
 	gate *gate
 }
 
@@ -33,7 +29,8 @@ func EmbeddedKafka(t testing.TB, opts ...kfake.Opt) *Cluster {
 		t.Fatalf("start embedded Kafka: %v", err)
 	}
 	t.Cleanup(c.Close)
-	return &Cluster{Cluster: c, Fencing: EmulateKafkaFencing(c), gate: g}
+	EmulateKafkaFencing(c)
+	return &Cluster{Cluster: c, gate: g}
 }
 
 // Break cuts all connections and refuses new ones until heal is called. It
@@ -151,35 +148,10 @@ func (c *gatedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// EmbeddedRedis starts a miniredis, which the end of the test closes. Its clock runs:
-// without that, miniredis never expires a key.
+// EmbeddedRedis starts a miniredis, which the end of the test closes. Its keys expire.
 func EmbeddedRedis(t testing.TB) *miniredis.Miniredis {
 	t.Helper()
 	m := miniredis.RunT(t)
-	done := make(chan struct{})
-	var clock sync.WaitGroup
-	clock.Go(func() { runClock(m, done) })
-	t.Cleanup(func() {
-		close(done)
-		clock.Wait()
-	})
+	m.ClockTTL(true)
 	return m
-}
-
-// runClock advances the server's time until done is closed.
-func runClock(m *miniredis.Miniredis, done <-chan struct{}) {
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	last := time.Now()
-	for {
-		select {
-		case <-done:
-			return
-		case <-ticker.C:
-			now := time.Now()
-			m.SetTime(now)
-			m.FastForward(now.Sub(last))
-			last = now
-		}
-	}
 }

@@ -22,8 +22,7 @@ const (
 //   - accepts InitProducerID with an old id and epoch, so that a zombie fences
 //     its successor. The emulation always answers PRODUCER_FENCED. Apache Kafka
 //     lets a producer have its id again in a few cases, but our sessions never ask
-//     for that: each is a new client. So the emulation also shows that no client
-//     heals itself.
+//     for that: each is a new client.
 //   - takes an EndTxn whose epoch is one behind for a repetition, and answers a
 //     commit with INVALID_TXN_STATE or success. The emulation answers
 //     PRODUCER_FENCED.
@@ -35,8 +34,8 @@ const (
 // The second and the third case require that the producer used its epoch before the newer
 // one began. Two differences remain: a transactional id keeps the timeout of its first
 // InitProducerID, and CONCURRENT_TRANSACTIONS never occurs, because nothing takes time.
-func EmulateKafkaFencing(c *kfake.Cluster) *Fencing {
-	s := &Fencing{ids: make(map[string]*transactionalID)}
+func EmulateKafkaFencing(c *kfake.Cluster) {
+	s := &fencing{ids: make(map[string]*transactionalID)}
 	control := func(key kmsg.Key, answer func(kmsg.Request) kmsg.Response) {
 		c.ControlKey(key.Int16(), func(request kmsg.Request) (kmsg.Response, error, bool) {
 			c.KeepControl()
@@ -50,7 +49,6 @@ func EmulateKafkaFencing(c *kfake.Cluster) *Fencing {
 	control(kmsg.EndTxn, s.endTxn)
 	control(kmsg.Produce, s.produce)
 	control(kmsg.Fetch, func(r kmsg.Request) kmsg.Response { return outOfRange(c, r.(*kmsg.FetchRequest)) })
-	return s
 }
 
 // outOfRange answers a fetch in which an offset is outside of its log. The other partitions
@@ -90,13 +88,10 @@ func outOfRange(c *kfake.Cluster, r *kmsg.FetchRequest) kmsg.Response {
 	return response
 }
 
-// Fencing counts attempts of producers to heal themselves. Its methods may be called
-// concurrently.
-type Fencing struct {
-	mu      sync.Mutex // guards all below
-	reinits int
-	aborts  int
-	ids     map[string]*transactionalID
+// fencing knows the producers of a cluster.
+type fencing struct {
+	mu  sync.Mutex // guards ids
+	ids map[string]*transactionalID
 }
 
 // identity is a producer id with its epoch.
@@ -111,23 +106,9 @@ type transactionalID struct {
 	fenced identity // the newest identity that was used before the last InitProducerID
 }
 
-// Reinits returns the number of InitProducerIDs with an old id. All were rejected.
-func (s *Fencing) Reinits() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.reinits
-}
-
-// Aborts returns the number of EndTxns that abort.
-func (s *Fencing) Aborts() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.aborts
-}
-
 // stale records that a producer used its identity. It reports whether a newer producer has
 // begun since the first use. The caller holds mu.
-func (s *Fencing) stale(transactional string, used identity) bool {
+func (s *fencing) stale(transactional string, used identity) bool {
 	known := s.ids[transactional]
 	switch {
 	case known == nil:
@@ -142,7 +123,7 @@ func (s *Fencing) stale(transactional string, used identity) bool {
 	return used.id == known.fenced.id && used.epoch <= known.fenced.epoch
 }
 
-func (s *Fencing) initProducerID(request kmsg.Request) kmsg.Response {
+func (s *fencing) initProducerID(request kmsg.Request) kmsg.Response {
 	r := request.(*kmsg.InitProducerIDRequest)
 	if r.TransactionalID == nil {
 		return nil
@@ -155,17 +136,13 @@ func (s *Fencing) initProducerID(request kmsg.Request) kmsg.Response {
 		}
 		return nil
 	}
-	s.reinits++
 	response := r.ResponseKind().(*kmsg.InitProducerIDResponse)
 	response.ErrorCode = kerr.ProducerFenced.Code
 	return response
 }
 
-func (s *Fencing) endTxn(request kmsg.Request) kmsg.Response {
+func (s *fencing) endTxn(request kmsg.Request) kmsg.Response {
 	r := request.(*kmsg.EndTxnRequest)
-	if !r.Commit {
-		s.aborts++
-	}
 	if !s.stale(r.TransactionalID, identity{r.ProducerID, r.ProducerEpoch}) {
 		return nil
 	}
@@ -174,7 +151,7 @@ func (s *Fencing) endTxn(request kmsg.Request) kmsg.Response {
 	return response
 }
 
-func (s *Fencing) produce(request kmsg.Request) kmsg.Response {
+func (s *fencing) produce(request kmsg.Request) kmsg.Response {
 	r := request.(*kmsg.ProduceRequest)
 	if r.TransactionID == nil || !s.staleBatches(r) {
 		return nil
@@ -194,7 +171,7 @@ func (s *Fencing) produce(request kmsg.Request) kmsg.Response {
 }
 
 // staleBatches checks every batch: all are of one producer.
-func (s *Fencing) staleBatches(r *kmsg.ProduceRequest) bool {
+func (s *fencing) staleBatches(r *kmsg.ProduceRequest) bool {
 	stale := false
 	for _, topic := range r.Topics {
 		for _, partition := range topic.Partitions {
