@@ -67,7 +67,7 @@ func (b *bench) lanes(ctx context.Context, c cell, name string) (m measurement, 
 	}
 	m = measurement{Requests: clock.Requests, Events: events}
 	m.Seconds = time.UnixMilli(job.Changed).Sub(clock.First).Seconds()
-	return m, b.holds(ctx, events, name)
+	return m, b.holds(ctx, c.mode, events, name)
 }
 
 // jobState is what a backfill command prints of its job.
