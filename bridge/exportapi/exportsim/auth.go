@@ -82,7 +82,6 @@ func (h *Handler) serveToken(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // a client that is gone needs no answer
-	h.stats.answered(answer{status: status}, len(body))
 }
 
 // token returns a token that every Handler with the same key accepts until it expires.

@@ -89,8 +89,6 @@ type Config struct {
 	// APIKey is the required key, password or client secret, see Form.Auth. If it is empty,
 	// no request needs credentials.
 	APIKey string
-	// KeyHeader is the header of the key; empty means X-Api-Key.
-	KeyHeader string
 	// TokenTTL is the lifetime of an OAuth 2.0 token; 0 means a day.
 	TokenTTL time.Duration
 
@@ -158,7 +156,6 @@ func (c *Config) Validate() error {
 // withDefaults fills empty fields. now ends the initial events if Start is zero.
 func (c Config) withDefaults(now time.Time) Config {
 	c.Schema = cmp.Or(c.Schema, Schema08)
-	c.KeyHeader = cmp.Or(c.KeyHeader, "X-Api-Key")
 	c.ScanLimit = cmp.Or(c.ScanLimit, defaultScanLimit)
 	c.TokenTTL = cmp.Or(c.TokenTTL, defaultTokenTTL)
 	if c.Every == 0 {

@@ -14,7 +14,7 @@
 // need no memory, and two simulators with the same Config and a Start serve the same
 // bytes and accept each other's cursors.
 //
-// The life of a request: ServeHTTP counts it, waits for the latency and draws a fault.
+// The life of a request: ServeHTTP waits for the latency and draws a fault.
 // answer checks path, method, key and limits. parseQuery reads the parameters and the
 // cursor. append renders the page. send compresses, throttles, and breaks what the fault
 // demands.

@@ -64,15 +64,6 @@ func ParseFaults(text string) (Faults, error) {
 	return faults, faults.validate()
 }
 
-// String is the inverse of ParseFaults.
-func (f Faults) String() string {
-	fields := make([]string, len(f))
-	for i, fault := range f {
-		fields[i] = fault.Kind + "=" + strconv.FormatFloat(fault.Probability*100, 'g', 10, 64) + "%"
-	}
-	return strings.Join(fields, ",")
-}
-
 func (f Faults) validate() error {
 	var errs []error
 	var sum float64
@@ -134,7 +125,7 @@ func (h *Handler) apply(fault string, random uint64, a answer) answer {
 			body: []byte(maintenancePage), pooled: a.pooled,
 		}
 	case FaultMalformed:
-		a.body, a.encoded, a.items = a.body[:len(a.body)/2], nil, 0
+		a.body, a.encoded = a.body[:len(a.body)/2], nil
 	}
 	return a
 }

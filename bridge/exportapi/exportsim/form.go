@@ -148,7 +148,7 @@ func (f Form) withDefaults(c Config) Form {
 	f.PageSize = cmp.Or(f.PageSize, defaultPageSize)
 	f.MaxPageSize = cmp.Or(f.MaxPageSize, maxPageSize)
 	or(&f.Auth, authKey)
-	or(&f.KeyHeader, c.KeyHeader)
+	or(&f.KeyHeader, "X-Api-Key")
 	f.LimitStatus = cmp.Or(f.LimitStatus, http.StatusTooManyRequests)
 	return f
 }
@@ -196,7 +196,7 @@ type Setting struct{ Name, Value string }
 // Settings returns the settings with which exportbridge reads the form at a URL, without
 // the key. It omits defaults of exportbridge.
 func (f Form) Settings(base string) []Setting {
-	f = f.withDefaults(Config{KeyHeader: "X-Api-Key"})
+	f = f.withDefaults(Config{})
 	list := []Setting{{"EXPORT_URL", base}}
 	add := func(name, value, standard string) {
 		if value != standard {

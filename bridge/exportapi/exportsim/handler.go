@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,7 +17,7 @@ type Handler struct {
 	pages      pages
 	limiter    *limiter
 	link       *link
-	stats      stats
+	requests   atomic.Int64
 	compressor *compressor
 	bodies     sync.Pool // of *[]byte
 
@@ -54,7 +55,6 @@ func New(config Config) (*Handler, error) {
 		},
 		limiter: newLimiter(config.RateLimit),
 		link:    newLink(config.BandwidthBits),
-		stats:   stats{now: Stats{ByStatus: map[int]int{}, Faults: map[string]int{}}},
 		closed:  make(chan struct{}),
 	}
 	if form.Clocked {
@@ -96,15 +96,15 @@ func (h *Handler) VisibleAt(i int) time.Time {
 // after Start + i x Every, so the times never fall, unless the form has Late.
 func (h *Handler) EventTime(i int) time.Time { return time.UnixMilli(h.pages.world.ownMicros(i) / 1e3) }
 
-// ServeHTTP serves the API. It also serves /healthz, which needs no key and is not counted,
-// delayed or faulted.
+// ServeHTTP serves the API. It also serves /healthz, which needs no key and is not delayed or
+// faulted.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/healthz" {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = w.Write([]byte("ok\n")) // a client that is gone needs no answer
 		return
 	}
-	random := h.pages.world.hash(saltFault, h.stats.arrived())
+	random := h.pages.world.hash(saltFault, int(h.requests.Add(1)))
 	if h.config.OnRequest != nil {
 		h.config.OnRequest(r)
 	}
@@ -121,7 +121,6 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fault = h.config.Faults.draw(random)
 	}
 	if fault != "" {
-		h.stats.failed(fault)
 		a = h.apply(fault, random, a)
 	}
 	h.send(w, r, a, fault)
@@ -171,16 +170,12 @@ func (h *Handler) page(res *resource, r *http.Request) answer {
 		return h.refuse(err)
 	}
 	if page, ok := h.pages.ready(q); ok {
-		return answer{
-			status: http.StatusOK, contentType: "application/json", body: page.body, encoded: page.encoded, items: q.size,
-		}
+		return answer{status: http.StatusOK, contentType: "application/json", body: page.body, encoded: page.encoded}
 	}
 	pooled := h.bodies.Get().(*[]byte)
-	body, header, items := h.pages.append((*pooled)[:0], q)
+	body, header := h.pages.append((*pooled)[:0], q)
 	*pooled = body
-	return answer{
-		status: http.StatusOK, contentType: "application/json", header: header, body: body, pooled: pooled, items: items,
-	}
+	return answer{status: http.StatusOK, contentType: "application/json", header: header, body: body, pooled: pooled}
 }
 
 func (h *Handler) refuse(err error) answer {

@@ -80,19 +80,14 @@ func (p *pages) matches(q query, i int) bool {
 	return q.filter == 0 || q.filter>>p.world.eventTemplate(i).kind&1 == 1
 }
 
-// append renders the page for a query. It returns the headers of the page and the number of
-// items.
-func (p *pages) append(to []byte, q query) (body []byte, header http.Header, items int) {
+// append renders the page for a query. It returns the headers of the page too.
+func (p *pages) append(to []byte, q query) (body []byte, header http.Header) {
 	f := &p.form
 	e := p.extent(q, q.resource.among(p.stock.now()))
 	cursor, named := p.nextCursor(q, e)
-	list := func(to []byte) []byte {
-		to, items = p.appendItems(to, q, e)
-		return to
-	}
+	list := func(to []byte) []byte { return p.appendItems(to, q, e) }
 	if f.ItemsField == root {
-		to = list(to)
-		return to, p.header(q, cursor, named), items
+		return list(to), p.header(q, cursor, named)
 	}
 	var members []member
 	if !f.OmitEmpty || e.low < e.high {
@@ -113,12 +108,12 @@ func (p *pages) append(to []byte, q query) (body []byte, header http.Header, ite
 		members = append(members,
 			member{pointer(field), func(to []byte) []byte { return strconv.AppendBool(to, e.more != end) }})
 	}
-	to = appendObject(to, members)
-	return to, p.header(q, cursor, named), items
+	return appendObject(to, members), p.header(q, cursor, named)
 }
 
-func (p *pages) appendItems(to []byte, q query, e extent) (body []byte, items int) {
+func (p *pages) appendItems(to []byte, q query, e extent) []byte {
 	to = append(to, '[')
+	items := 0
 	for n := range e.high - e.low {
 		i := e.item(e.low + n)
 		if q.newest {
@@ -132,7 +127,7 @@ func (p *pages) appendItems(to []byte, q query, e extent) (body []byte, items in
 		}
 		to = q.resource.appendItem(to, i)
 	}
-	return append(to, ']'), items
+	return append(to, ']')
 }
 
 // contract returns what ends the results of a request.

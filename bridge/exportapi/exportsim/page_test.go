@@ -257,7 +257,6 @@ func TestConcurrentClients(t *testing.T) {
 					break
 				}
 				query.Set("cursor", p.cursor())
-				h.Stats()
 			}
 			if seen < events {
 				t.Errorf("a client saw %d events, want at least %d", seen, events)
@@ -266,10 +265,6 @@ func TestConcurrentClients(t *testing.T) {
 	}
 	h.Grow(250)
 	clients.Wait()
-	stats := h.Stats()
-	if stats.Requests != stats.ByStatus[200]+stats.ByStatus[503] || stats.Faults["503"] != stats.ByStatus[503] {
-		t.Errorf("stats do not add up: %+v", stats)
-	}
 }
 
 func sameBytes(a, b json.RawMessage) bool { return bytes.Equal(a, b) }

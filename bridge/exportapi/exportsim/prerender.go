@@ -45,7 +45,7 @@ func (h *Handler) Prerender(size, limit int) int {
 		if e := h.pages.extent(q, h.pages.stock.now()); e.high-from < size {
 			return n
 		}
-		body, _, _ := h.pages.append(nil, q)
+		body, _ := h.pages.append(nil, q)
 		page := readyPage{body: body, encoded: make(map[string][]byte)}
 		used += len(body)
 		for _, encoding := range h.compressor.offered {

@@ -18,7 +18,6 @@ type answer struct {
 	body        []byte
 	encoded     map[string][]byte // the compressed body by encoding, if it was rendered ahead
 	pooled      *[]byte           // the body's memory, to give back; nil if not pooled
-	items       int
 }
 
 // problem returns an error in the shape of the form, or of the schema. In all schemas it

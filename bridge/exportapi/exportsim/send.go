@@ -53,9 +53,7 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, a answer, fault s
 	if fault == FaultReset || fault == FaultTruncate {
 		// The server closes a connection if the answer is shorter than announced.
 		body = body[:len(body)/2]
-		a.items = 0
 	}
-	h.stats.answered(a, len(body))
 	w.WriteHeader(a.status)
 	h.write(r.Context(), w, body)
 	if fault == FaultReset {
