@@ -128,10 +128,14 @@ var mskActions = map[string]string{
 	"cluster IdempotentWrite": "Connect WriteDataIdempotently",
 }
 
-// statement returns the statement of an IAM policy for a right in the words of kafka-acls.sh.
+// statement returns the statement of an IAM policy for a right in the words of kafka-acls.sh. A
+// right has operations, then resources of one kind.
 func statement(right string) string {
-	var operations []string
-	kind, name, prefixed := "cluster", "", ""
+	var operations, actions, resources []string
+	kind, prefixed := "cluster", ""
+	resource := func(name string) {
+		resources = append(resources, fmt.Sprintf("%q", "arn:aws:kafka:<region>:<account>:"+kind+"/<cluster>/*"+name+prefixed))
+	}
 	for words := strings.Fields(right); len(words) > 1; words = words[2:] {
 		switch words[0] {
 		case "--operation":
@@ -139,15 +143,17 @@ func statement(right string) string {
 		case "--resource-pattern-type":
 			prefixed = "*"
 		default:
-			kind, name = strings.TrimPrefix(words[0], "--"), "/"+words[1]
+			kind = strings.TrimPrefix(words[0], "--")
+			resource("/" + words[1])
 		}
 	}
-	var actions []string
+	if resources == nil { // the cluster has no name
+		resource("")
+	}
 	for _, operation := range operations {
 		for action := range strings.FieldsSeq(mskActions[kind+" "+operation]) {
 			actions = append(actions, fmt.Sprintf("%q", "kafka-cluster:"+action))
 		}
 	}
-	return fmt.Sprintf(`{"Effect":"Allow","Action":[%s],"Resource":"arn:aws:kafka:<region>:<account>:%s/<cluster>/*%s%s"}`,
-		strings.Join(actions, ","), kind, name, prefixed)
+	return fmt.Sprintf(`{"Effect":"Allow","Action":[%s],"Resource":[%s]}`, strings.Join(actions, ","), strings.Join(resources, ","))
 }

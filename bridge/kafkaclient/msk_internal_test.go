@@ -309,16 +309,18 @@ func TestMSKRights(t *testing.T) {
 			`"kafka-cluster:DescribeGroup"] group/<cluster>/*/g.*`,
 		cfg.Grant("--operation Write --operation Describe --transactional-id x"): `["kafka-cluster:AlterTransactionalId",` +
 			`"kafka-cluster:DescribeTransactionalId"] transactional-id/<cluster>/*/x`,
+		cfg.Grant("--operation Describe --group a --group b"): `["kafka-cluster:DescribeGroup"] group/<cluster>/*/a group/<cluster>/*/b`,
 	} {
 		var s struct {
-			Effect, Resource string
-			Action           []string
+			Effect           string
+			Action, Resource []string
 		}
 		if err := json.Unmarshal([]byte(right), &s); err != nil {
 			t.Fatalf("%s: %v", right, err)
 		}
 		actions := `["` + strings.Join(s.Action, `","`) + `"]`
-		if got := actions + " " + strings.TrimPrefix(s.Resource, "arn:aws:kafka:<region>:<account>:"); s.Effect != "Allow" || got != want {
+		resources := strings.ReplaceAll(strings.Join(s.Resource, " "), "arn:aws:kafka:<region>:<account>:", "")
+		if got := actions + " " + resources; s.Effect != "Allow" || got != want {
 			t.Errorf("%s: got %s, want %s", right, got, want)
 		}
 	}

@@ -456,6 +456,10 @@ func TestFleetGrants(t *testing.T) {
 	if grant := cfg.Grants(); !strings.Contains(grant, "--group exportbridge.events --group exportbridge.FLEET") {
 		t.Errorf("grant: %s", grant)
 	}
+	cfg.SASLMechanism = "AWS_MSK_IAM"
+	if grant := cfg.Grants(); !strings.Contains(grant, `/exportbridge.events"`) || !strings.Contains(grant, `/exportbridge.FLEET"`) {
+		t.Errorf("grant: %s", grant)
+	}
 	cfg.OwnedBy = kafkagroup.OwnedByStream
 	if grant := cfg.Grants(); strings.Contains(grant, "FLEET") {
 		t.Errorf("grant: %s", grant)
