@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -118,12 +119,13 @@ func (mskLogin) Authenticate(ctx context.Context, host string) (sasl.Session, []
 	return session, first, nil
 }
 
-// mskActions are the actions of IAM policies for the operations of ACLs, by resource:
+// mskActions are the actions of IAM policies for the operations of ACLs, by resource. Read of
+// a topic allows Describe, too, as in an ACL:
 // docs.aws.amazon.com/msk/latest/developerguide/kafka-actions.html.
 var mskActions = map[string]string{
-	"topic Write": "WriteData", "topic Read": "ReadData", "topic Describe": "DescribeTopic", "topic Create": "CreateTopic",
-	"topic DescribeConfigs": "DescribeTopicDynamicConfiguration",
-	"group Read":            "AlterGroup", "group Describe": "DescribeGroup",
+	"topic Write": "WriteData", "topic Read": "ReadData DescribeTopic", "topic Describe": "DescribeTopic",
+	"topic Create": "CreateTopic", "topic DescribeConfigs": "DescribeTopicDynamicConfiguration",
+	"group Read": "AlterGroup", "group Describe": "DescribeGroup",
 	"transactional-id Write": "AlterTransactionalId", "transactional-id Describe": "DescribeTransactionalId",
 	"cluster IdempotentWrite": "Connect WriteDataIdempotently",
 }
@@ -152,7 +154,9 @@ func statement(right string) string {
 	}
 	for _, operation := range operations {
 		for action := range strings.FieldsSeq(mskActions[kind+" "+operation]) {
-			actions = append(actions, fmt.Sprintf("%q", "kafka-cluster:"+action))
+			if action = fmt.Sprintf("%q", "kafka-cluster:"+action); !slices.Contains(actions, action) {
+				actions = append(actions, action)
+			}
 		}
 	}
 	return fmt.Sprintf(`{"Effect":"Allow","Action":[%s],"Resource":[%s]}`, strings.Join(actions, ","), strings.Join(resources, ","))

@@ -303,13 +303,14 @@ func TestMSKRights(t *testing.T) {
 	for right, want := range map[string]string{
 		cfg.GrantLogin():      `["kafka-cluster:Connect","kafka-cluster:WriteDataIdempotently"] cluster/<cluster>/*`,
 		cfg.GrantWrite("a.b"): `["kafka-cluster:WriteData","kafka-cluster:DescribeTopic"] topic/<cluster>/*/a.b`,
-		cfg.GrantRead("a"):    `["kafka-cluster:ReadData","kafka-cluster:DescribeTopicDynamicConfiguration"] topic/<cluster>/*/a`,
+		cfg.GrantRead("a"):    `["kafka-cluster:ReadData","kafka-cluster:DescribeTopic","kafka-cluster:DescribeTopicDynamicConfiguration"] topic/<cluster>/*/a`,
 		cfg.GrantCreate("a"):  `["kafka-cluster:CreateTopic"] topic/<cluster>/*/a`,
 		cfg.Grant("--operation Read --operation Describe --resource-pattern-type prefixed --group g."): `["kafka-cluster:AlterGroup",` +
 			`"kafka-cluster:DescribeGroup"] group/<cluster>/*/g.*`,
 		cfg.Grant("--operation Write --operation Describe --transactional-id x"): `["kafka-cluster:AlterTransactionalId",` +
 			`"kafka-cluster:DescribeTransactionalId"] transactional-id/<cluster>/*/x`,
-		cfg.Grant("--operation Describe --group a --group b"): `["kafka-cluster:DescribeGroup"] group/<cluster>/*/a group/<cluster>/*/b`,
+		cfg.Grant("--operation Describe --operation Read --topic a"): `["kafka-cluster:DescribeTopic","kafka-cluster:ReadData"] topic/<cluster>/*/a`,
+		cfg.Grant("--operation Describe --group a --group b"):        `["kafka-cluster:DescribeGroup"] group/<cluster>/*/a group/<cluster>/*/b`,
 	} {
 		var s struct {
 			Effect           string
