@@ -186,7 +186,7 @@ func (f *Fleet) serve(m *fleetMember, due, probe bool) {
 		if held && (!s.cleared || s.unit.IsLane()) && (due || !s.looked) {
 			look, s.looked = append(look, s), true
 		}
-		waits = waits || s.waiting && !held
+		waits = waits || s.waiting
 	}
 	f.mu.Unlock()
 	if rejoin {
@@ -266,12 +266,13 @@ func (f *Fleet) report(err error) {
 	f.reported(err)
 }
 
-// tell passes its own error to each of these seats.
+// tell passes its own error to each of these seats, and then that there is none any more.
 func (f *Fleet) tell(seats []*Seat, errs []error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i, s := range seats {
-		if s.problem = errs[i]; s.problem != nil {
+		if errs[i] != nil || s.problem != nil {
+			s.problem, s.seen = errs[i], -1
 			poke(s.wake)
 		}
 	}

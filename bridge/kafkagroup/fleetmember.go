@@ -112,7 +112,8 @@ func (m *fleetMember) apply(a units.Assignment) {
 	}
 	f.stales = 0
 	for _, u := range out.Start {
-		f.seats[u].cleared, f.seats[u].looked = false, false
+		s := f.seats[u]
+		s.cleared, s.looked, s.problem = false, false, nil
 	}
 	for _, u := range out.Stop {
 		f.seats[u].stop()

@@ -10,6 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/bridgetest/must"
@@ -242,6 +246,25 @@ func TestFleetBesideOwner(t *testing.T) {
 	stopOld()
 	kafkatest.Receive(t, waiting, "the stream of the second old process").Release()
 	b.want("new=2")
+}
+
+// TestFleetBesideOwnerReports: a stream that waits for an old process reports that Kafka answers again.
+func TestFleetBesideOwnerReports(t *testing.T) {
+	t.Parallel()
+	cluster := kafkatest.Fake(t)
+	p := newProcesses(t, cluster.ListenAddrs(), staying)
+	kafkatest.Receive(t, begin(t, p.open("")), "the stream")
+	var seen kafkatest.Reports
+	p.cfg.Report = seen.Add
+	begin(t, p.fleet("", p.cfg.Stream)[0])
+	kafkatest.Eventually(t, "have both processes", func() (bool, error) {
+		members, err := p.cfg.Members(t.Context())
+		return len(members) == 2 && members[0].Owner && members[1].Owner, err
+	})
+	failing := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.DescribeGroups}, Err: kerr.UnknownServerError, Count: -1})
+	seen.Await(t, "the failure", kafkatest.Mentions("UNKNOWN_SERVER_ERROR"))
+	failing.Remove()
+	seen.Await(t, "a broker that answers", kafkatest.IsNil)
 }
 
 // TestFleetMembers: whoever asks sees the owners of both kinds of groups.

@@ -27,12 +27,12 @@ type Seat struct {
 	tenure  *tenure // not released yet; nil if there is none
 	waiting bool    // a goroutine is in Acquire
 	closed  bool
-	seen    int // value of fleet.reports at the last report
+	seen    int // value of fleet.reports at the last report; -1 if problem has changed since
 	// looked is set if the stream's own group was checked since the assignment, cleared if
 	// that group was empty. guard is a member found in it.
 	looked, cleared bool
 	guard           string
-	problem         error // why that group could not be checked; reported once
+	problem         error // why that group could not be checked
 }
 
 var _ bridge.Owner = (*Seat)(nil)
@@ -126,15 +126,15 @@ func (s *Seat) take() (t *tenure, fresh bool, err error) {
 	if s.closed {
 		return nil, false, errGroupClosed
 	}
-	if s.tenure == nil && s.cleared && f.state.State(s.unit) == units.Held {
+	held := f.state.State(s.unit) == units.Held
+	if s.tenure == nil && s.cleared && held {
 		s.tenure = &tenure{seat: s, lost: make(chan struct{}), released: make(chan struct{}), ended: make(chan struct{})}
 		return s.tenure, false, nil
 	}
-	if err := s.problem; err != nil {
-		s.problem = nil
-		return nil, true, err
-	}
 	fresh, s.seen = s.seen != f.reports, f.reports
+	if held && s.problem != nil {
+		return nil, fresh, s.problem
+	}
 	return nil, fresh, f.health
 }
 
