@@ -173,6 +173,10 @@ func Millis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
+// InstantText formats a time, in milliseconds since the epoch, for people: RFC 3339 in UTC,
+// in whole seconds.
+func InstantText(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
+
 // Instant is the inverse of Millis.
 func Instant(ms int64) time.Time {
 	if ms == 0 {

@@ -171,7 +171,7 @@ func (f *follower) confirmBadCursor(hard context.Context) error {
 				"error", fault.Error(),
 				"how", f.e.cfg.OnInvalidCursor, "from", was.Version.String(), "to", next.Version.String(),
 				"cursor", bridge.CursorHash(next.Cursor),
-				"overlap_from", describeInstant(next.Overlap.From), "overlap_until", describeInstant(next.Overlap.Until),
+				"overlap_from", bridge.InstantText(next.Overlap.From), "overlap_until", bridge.InstantText(next.Overlap.Until),
 				"bound", bound)
 			f.e.observe(bridge.Observation{What: bridge.ObserveReset, Code: observeRefused})
 			return nil

@@ -114,7 +114,7 @@ func (r *requests) expire(ctx context.Context, cmd bridge.Command, by bridge.Cla
 		detail = "the bridge that claimed it stopped before applying it"
 	}
 	r.e.log.Warn("command expired", "id", cmd.ID, "kind", cmd.Kind, "who", cmd.Who,
-		"deadline", describeInstant(cmd.Deadline), "claimed_by", by.Over)
+		"deadline", bridge.InstantText(cmd.Deadline), "claimed_by", by.Over)
 	a := bridge.ExpiredAnswer(detail)
 	a.Version = at
 	return r.answer(ctx, cmd, by, a)
@@ -233,7 +233,7 @@ func (j *judge) validatePause(cmd bridge.Command) string {
 	case cmd.Kind == bridge.KindResume && !j.committed.Paused(now):
 		return bridge.NotPaused
 	case cmd.Kind == bridge.KindPause && cmd.PausedUntil != bridge.Forever && cmd.PausedUntil <= now.UnixMilli():
-		return fmt.Sprintf("the end of the pause, %s, has passed", describeInstant(cmd.PausedUntil))
+		return fmt.Sprintf("the end of the pause, %s, has passed", bridge.InstantText(cmd.PausedUntil))
 	}
 	return ""
 }

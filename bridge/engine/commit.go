@@ -40,7 +40,7 @@ func (f *follower) commit(hard context.Context, moved bool) error {
 	f.adopt(next)
 	if was, now := from.Overlap, next.Overlap; was != nil && !was.Done && now != nil && now.Done {
 		f.known.Published = nil
-		f.log.Warn("overlap re-read finished", "from", describeInstant(now.From), "until", describeInstant(now.Until),
+		f.log.Warn("overlap re-read finished", "from", bridge.InstantText(now.From), "until", bridge.InstantText(now.Until),
 			"dropped_as_known", now.Dropped)
 	}
 	f.schedule.sessions.reset()

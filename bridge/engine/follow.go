@@ -230,7 +230,7 @@ func (f *follower) step(ctx context.Context) error {
 		if f.state != bridge.StatePaused {
 			how := []any{"checkpoint", f.committed.Version.String(), "hint", f.e.cfg.hintOf(pause)}
 			if end := f.committed.PausedUntil; end != bridge.Forever {
-				how = append(how, "until", describeInstant(end))
+				how = append(how, "until", bridge.InstantText(end))
 			}
 			f.log.Info("stream paused", how...)
 		}
@@ -240,7 +240,7 @@ func (f *follower) step(ctx context.Context) error {
 	if was := f.committed.PausedUntil; was != 0 {
 		f.at.PausedUntil = 0 // durable with the next commit
 		if f.state == bridge.StatePaused {
-			f.log.Info("pause expired", "was_until", describeInstant(was))
+			f.log.Info("pause expired", "was_until", bridge.InstantText(was))
 		}
 	}
 	if err := f.loadPublished(ctx, f.e, f.session.topics); err != nil {

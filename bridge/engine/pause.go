@@ -18,7 +18,7 @@ func (e *Engine) checkPaused(c *bridge.Checkpoint) (pause *bridge.Fault, again t
 	}
 	text, again := "the stream is paused", now.Add(pauseLook)
 	if c.PausedUntil != bridge.Forever {
-		text += " until " + describeInstant(c.PausedUntil)
+		text += " until " + bridge.InstantText(c.PausedUntil)
 		if end := time.UnixMilli(c.PausedUntil); end.Before(again) {
 			again = end
 		}
@@ -27,8 +27,4 @@ func (e *Engine) checkPaused(c *bridge.Checkpoint) (pause *bridge.Fault, again t
 		Class: bridge.Permanent, Code: "paused", Reason: bridge.ReasonPaused, HintCode: bridge.HintResume,
 		Err: errors.New(text),
 	}, again
-}
-
-func describeInstant(ms int64) string {
-	return time.UnixMilli(ms).UTC().Format(time.RFC3339)
 }

@@ -24,12 +24,12 @@ func (s *progress) warnings(c *Config, t *totals) (all []bridge.Warning) {
 		h.Origin.Start-h.PositionTime > startSlack.Milliseconds() {
 		warn(bridge.WarningStart, fmt.Sprintf(
 			"the stream starts at %s, later than the API's clock (%s): events until then are left out",
-			h.Origin.StartText(), describeInstant(h.PositionTime)), bridge.HintStartLater)
+			h.Origin.StartText(), bridge.InstantText(h.PositionTime)), bridge.HintStartLater)
 	}
 	if l := s.at.Listing; l != nil && l.Gap != 0 {
 		warn(bridge.WarningGap, fmt.Sprintf(
 			"events from %s on may be missing: when a session began, the list had none that was known before",
-			describeInstant(l.Gap)), bridge.HintGap)
+			bridge.InstantText(l.Gap)), bridge.HintGap)
 	}
 	if t.missKeys(c.KeyPointer) {
 		warn(bridge.WarningKeyless, fmt.Sprintf("none of %d events has a key at %s: their records have no order", t.keyless,

@@ -28,7 +28,7 @@ func (c *Config) fault(err error, topic string) *bridge.Fault {
 			"is 15m by default")
 	case kerr.InvalidTimestamp:
 		if topic == c.CheckpointTopic { // its records have the present time
-			block(bridge.ReasonConfig, "set the clock of this host, which shows "+instant(time.Now().UnixMilli())+
+			block(bridge.ReasonConfig, "set the clock of this host, which shows "+bridge.InstantText(time.Now().UnixMilli())+
 				", or those of the brokers: they refuse a record of that time")
 		}
 	case kerr.UnsupportedCompressionType:

@@ -201,11 +201,9 @@ func (b *builder) expired(page *bridge.Page, ev *bridge.Event, to *destination) 
 		Hint: "raise retention.ms of the topic, or set BRIDGE_ON_EXPIRED=publish-time to publish such events with the " +
 			"publish time",
 		Err: fmt.Errorf("%s: time %s is outside the range that topic %s keeps (%s to %s)", nameItem(page, ev),
-			instant(ev.Time), to.Name, instant(to.span.from), instant(to.span.to)),
+			bridge.InstantText(ev.Time), to.Name, bridge.InstantText(to.span.from), bridge.InstantText(to.span.to)),
 	}
 }
-
-func instant(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
 
 // eventHeaders returns the headers of an event's record.
 func (b *builder) eventHeaders(ev *bridge.Event) []kgo.RecordHeader {

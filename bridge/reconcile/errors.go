@@ -1,9 +1,6 @@
 package reconcile
 
-import (
-	"fmt"
-	"time"
-)
+import "fmt"
 
 // Reason is why a comparison or a repair was rejected.
 type Reason string
@@ -67,6 +64,3 @@ func (e *RejectedError) Error() string { return e.text }
 func reject(why Reason, format string, args ...any) *RejectedError {
 	return &RejectedError{Reason: why, text: fmt.Sprintf(format, args...)}
 }
-
-// instant formats a time, in milliseconds since the epoch.
-func instant(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }

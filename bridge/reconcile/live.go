@@ -66,7 +66,7 @@ func (c *comparison) repairable(ctx context.Context) error {
 			"stream %s was moved and has not read a page since: it may still publish missing events", c.Stream)
 	case c.To > live.Settled():
 		e := reject(NotPassed, "the range ends after the live position %s: "+
-			"the stream may still publish missing events", instant(live.Settled()))
+			"the stream may still publish missing events", bridge.InstantText(live.Settled()))
 		if c.From < live.Settled() {
 			e.Position = live.Settled()
 		}
@@ -90,7 +90,7 @@ func (c *comparison) repairable(ctx context.Context) error {
 	}
 	if c.From < from {
 		e := reject(NotKept, "the topic keeps events from %s on: "+
-			"retention has deleted older ones, and would delete them again", instant(from))
+			"retention has deleted older ones, and would delete them again", bridge.InstantText(from))
 		if from < c.To {
 			e.Position = from
 		}
@@ -225,7 +225,7 @@ func (c *comparison) awaitEnd(ctx context.Context) error {
 		}
 		at := "unknown until the next page"
 		if newest.PositionTime != 0 {
-			at = instant(newest.PositionTime)
+			at = bridge.InstantText(newest.PositionTime)
 		}
 		return unproven(NotAtEnd, "it has not reached the end of the export within %s, its position is %s",
 			drainTimeout, at)

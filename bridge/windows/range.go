@@ -129,7 +129,7 @@ func (r *Range) part(ctx context.Context, p *place) (to int64, c *collector, err
 			l.size = unit
 			return to, nil, blocked("choose ranges without this time",
 				fmt.Sprintf("the second from %s on has too many events to remember",
-					time.UnixMilli(p.from).UTC().Format(time.RFC3339)))
+					bridge.InstantText(p.from)))
 		}
 	}
 }

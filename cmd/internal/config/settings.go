@@ -355,7 +355,7 @@ func (l *loader) fillEngine(st *Stream, now time.Time) {
 	if start := st.Engine.Origin.Start; start > now.UnixMilli() {
 		l.addf("EXPORT_START", "%s: %s is in the future (%s): no event is there yet, and those until then would be "+
 			"left out; for new events alone set EXPORT_START=now",
-			places["EXPORT_START"].describe("EXPORT_START"), window.Start, time.UnixMilli(start).UTC().Format(time.RFC3339))
+			places["EXPORT_START"].describe("EXPORT_START"), window.Start, bridge.InstantText(start))
 	}
 	st.Windows = windows.DefaultConfig()
 	if l.fill(&st.Windows, st.Name); st.Windows.Windows() {
@@ -450,7 +450,7 @@ func (l *loader) chooseResource(st *Stream, from place) {
 func (l *loader) checkBound(name, text string, ms int64, places map[string]place, now time.Time) {
 	if relative(text, ms, now) {
 		l.addf(name, "%s: %q is another time at every start, so the window until EXPORT_END could not be resumed; "+
-			"write it out, for example %s", places[name].describe(name), text, time.UnixMilli(ms).UTC().Format(time.RFC3339))
+			"write it out, for example %s", places[name].describe(name), text, bridge.InstantText(ms))
 	}
 }
 

@@ -242,7 +242,7 @@ func describe(r *Request) (p profile, c command, err error) {
 	if c.start.name != "" {
 		p.set("EXPORT_START_PARAM", c.start.name, "")
 		p.set("EXPORT_TIME_FORMAT", c.start.format, "")
-		p.set("EXPORT_START", since(c.start.at), "the start of the curl command; -90d, for example, is relative")
+		p.set("EXPORT_START", bridge.InstantText(c.start.at), "the start of the curl command; -90d, for example, is relative")
 	} else {
 		p.ask("EXPORT_START_PARAM", "if the API has a parameter for the start, set it and EXPORT_TIME_FORMAT;"+
 			" backfill and verify require EXPORT_END_PARAM too")
@@ -252,9 +252,6 @@ func describe(r *Request) (p profile, c command, err error) {
 	}
 	return p, c, nil
 }
-
-// since returns a time in the form of EXPORT_START.
-func since(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
 
 // timeOf reads a parameter's value as a time. It returns the format and the time, in milliseconds
 // since the epoch and without the fraction of a second.

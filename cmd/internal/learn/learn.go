@@ -253,7 +253,7 @@ func (l *learner) proveOpen(ctx context.Context) error {
 	start, end := l.profile.value("EXPORT_START_PARAM"), l.profile.value("EXPORT_END_PARAM")
 	for _, p := range l.command.times {
 		if p.name == start {
-			l.profile.set("EXPORT_START", since(p.at), "the start of the curl command; -90d, for example, is relative")
+			l.profile.set("EXPORT_START", bridge.InstantText(p.at), "the start of the curl command; -90d, for example, is relative")
 		}
 	}
 	if !slices.ContainsFunc(l.command.static, func(p param) bool { return p.name == end }) {
