@@ -303,11 +303,9 @@ func Diverged(c, other Checkpoint) bool {
 
 // DivergedFault returns the fault of a stream at ours whose store has diverged.
 func DivergedFault(ours, theirs Checkpoint) *Fault {
-	return &Fault{
-		Class: Permanent, Code: "checkpoint", Reason: ReasonCheckpoint, HintCode: HintTwoHistories,
-		Err: fmt.Errorf("diverged histories: the store is at %s of change %q, this stream at %s of change %q",
-			theirs.Version, theirs.ChangeID(), ours.Version, ours.ChangeID()),
-	}
+	return Faultf(Permanent, "checkpoint", ReasonCheckpoint, HintTwoHistories,
+		"diverged histories: the store is at %s of change %q, this stream at %s of change %q",
+		theirs.Version, theirs.ChangeID(), ours.Version, ours.ChangeID())
 }
 
 // ChangeID returns the id of the last change, or "".

@@ -94,6 +94,11 @@ type Fault struct {
 	Err      error
 }
 
+// Faultf returns a fault with the formatted error and the hint of a code.
+func Faultf(class Class, code string, reason Reason, hint Hint, format string, args ...any) *Fault {
+	return &Fault{Class: class, Code: code, Reason: reason, HintCode: hint, Err: fmt.Errorf(format, args...)}
+}
+
 func (f *Fault) Error() string {
 	if f.Err == nil {
 		return fmt.Sprintf("%s %s", f.Code, f.Reason)

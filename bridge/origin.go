@@ -67,12 +67,9 @@ func RequestFault(c *Checkpoint, want Fingerprint) *Fault {
 	if len(change.Other) == 0 {
 		return nil
 	}
-	return &Fault{
-		Class: Permanent, Code: "source", Reason: ReasonSource, HintCode: HintRequest,
-		Err: fmt.Errorf("the settings request another list than the stream's: %s changed "+
-			"(these settings are source %s, the stream's is %s)",
-			change, want.Digest(), c.Origin.Request.Digest()),
-	}
+	return Faultf(Permanent, "source", ReasonSource, HintRequest,
+		"the settings request another list than the stream's: %s changed "+
+			"(these settings are source %s, the stream's is %s)", change, want.Digest(), c.Origin.Request.Digest())
 }
 
 // SameRoutesHint is the hint for topics and routes that RoutesConflict rejects.

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"errors"
-	"fmt"
 	"hash/maphash"
 	"math"
 	"time"
@@ -142,10 +141,7 @@ func (s SourceIdentity) Conflict(page SourceIdentity) error {
 	if s == none || page == none || s == page {
 		return nil
 	}
-	return &Fault{
-		Class: Permanent, Code: "source", Reason: ReasonSource, HintCode: HintSource,
-		Err: fmt.Errorf("the page belongs to %s, the stream to %s", page, s),
-	}
+	return Faultf(Permanent, "source", ReasonSource, HintSource, "the page belongs to %s, the stream to %s", page, s)
 }
 
 // String returns ORGANIZATION/WORKSPACE/APPLICATION.

@@ -91,10 +91,7 @@ func TopicsLost(c Checkpoint, found []TopicState) *Fault {
 // TopicFault returns the fault of a stream whose topic lost events or was recreated. It is
 // retried, because a broker that lags behind may briefly show a loss.
 func TopicFault(format string, args ...any) *Fault {
-	return &Fault{
-		Class: Malformed, Code: CodeTopicLost, Reason: ReasonTopic, HintCode: HintTopicLost,
-		Err: fmt.Errorf(format, args...),
-	}
+	return Faultf(Malformed, CodeTopicLost, ReasonTopic, HintTopicLost, format, args...)
 }
 
 // TopicRecreated returns a Fault if the topic with a name has another id than in known,

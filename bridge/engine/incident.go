@@ -79,10 +79,8 @@ func (i *incidents) findRival(ctx context.Context, e *Engine, grant bridge.Owner
 func (i *incidents) onConflict(err error) *bridge.Fault {
 	fault := &bridge.Fault{Class: bridge.Transient, Code: "conflict", Err: err}
 	if time.Since(i.conflict) < time.Minute {
-		fault = &bridge.Fault{
-			Class: bridge.Permanent, Code: "conflict", Reason: bridge.ReasonOwner, HintCode: bridge.HintOwner,
-			Err: fmt.Errorf("another writer moved the checkpoint twice within a minute: %w", err),
-		}
+		fault = bridge.Faultf(bridge.Permanent, "conflict", bridge.ReasonOwner, bridge.HintOwner,
+			"another writer moved the checkpoint twice within a minute: %w", err)
 	}
 	i.conflict = time.Now()
 	return fault

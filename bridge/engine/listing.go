@@ -46,10 +46,8 @@ func (s *progress) loadListing(ctx context.Context, e *Engine,
 	w, ok := at.Watermark()
 	switch l := s.at.Listing; {
 	case !ok:
-		return nil, &bridge.Fault{
-			Class: bridge.Permanent, Code: "cursor", Reason: bridge.ReasonCursor, HintCode: bridge.HintFollow,
-			Err: errors.New("the cursor is no watermark, which EXPORT_FOLLOW=windows requires"),
-		}
+		return nil, bridge.Faultf(bridge.Permanent, "cursor", bridge.ReasonCursor, bridge.HintFollow,
+			"the cursor is no watermark, which EXPORT_FOLLOW=windows requires")
 	case l == nil:
 		s.at.Listing = bridge.BeginListing(w.At, topics)
 	case l.Again != 0 && l.Behind == nil:

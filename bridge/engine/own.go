@@ -94,11 +94,8 @@ func (o *ownerLoop) acquire(soft context.Context) (bridge.Ownership, error) {
 		case soft.Err() != nil:
 			return nil, nil //nolint:nilnil // stopped before ownership
 		case errors.Is(err, context.DeadlineExceeded) && errors.Is(err, bridge.ErrNotOwner) && o.e.cfg.Limits.Bounded():
-			return nil, o.e.blocked(&bridge.Fault{
-				Class: bridge.Permanent, Code: "owner", Reason: bridge.ReasonOwner,
-				HintCode: bridge.HintOwned,
-				Err:      fmt.Errorf("ownership not acquired within %s: %w", boundedPatience, err),
-			})
+			return nil, o.e.blocked(bridge.Faultf(bridge.Permanent, "owner", bridge.ReasonOwner, bridge.HintOwned,
+				"ownership not acquired within %s: %w", boundedPatience, err))
 		case errors.Is(err, context.DeadlineExceeded):
 			o.setState(bridge.StateStandby, nil)
 			continue

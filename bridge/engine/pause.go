@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"time"
 
 	"exportbridge/bridge"
@@ -23,8 +22,5 @@ func (e *Engine) checkPaused(c *bridge.Checkpoint) (pause *bridge.Fault, again t
 			again = end
 		}
 	}
-	return &bridge.Fault{
-		Class: bridge.Permanent, Code: "paused", Reason: bridge.ReasonPaused, HintCode: bridge.HintResume,
-		Err: errors.New(text),
-	}, again
+	return bridge.Faultf(bridge.Permanent, "paused", bridge.ReasonPaused, bridge.HintResume, "%s", text), again
 }

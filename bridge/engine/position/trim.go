@@ -2,7 +2,6 @@ package position
 
 import (
 	"bytes"
-	"fmt"
 	"hash/maphash"
 	"maps"
 	"slices"
@@ -102,10 +101,8 @@ func (at *Position) trim(p *bridge.Page, rules *Rules, r *Findings) error {
 	}
 	at.forms = t.forms
 	if n := len(at.Tail); n > rules.TailLimit {
-		return &bridge.Fault{
-			Class: bridge.Permanent, Code: "tail", Reason: bridge.ReasonTail, HintCode: bridge.HintTail,
-			Err: fmt.Errorf("the last page has %d items, the limit is %d", n, rules.TailLimit),
-		}
+		return bridge.Faultf(bridge.Permanent, "tail", bridge.ReasonTail, bridge.HintTail,
+			"the last page has %d items, the limit is %d", n, rules.TailLimit)
 	}
 	return nil
 }
