@@ -133,11 +133,10 @@ func (l *Lanes) list(ctx context.Context, denied map[string]denial) (wanted map[
 			continue
 		}
 		jobs, err := p.Jobs.List(ctx, lanesInterval/2)
-		fault, ok := errors.AsType[*bridge.Fault](err)
 		switch unknown[p.Name()] = err != nil; {
 		case err == nil:
 			delete(denied, p.Name())
-		case ok && fault.Class == bridge.Permanent && ctx.Err() == nil:
+		case bridge.FaultOf(err).Class == bridge.Permanent && ctx.Err() == nil:
 			denied[p.Name()] = denial{err.Error(), time.Now().Add(deniedRetry)}
 			if err.Error() != was.why {
 				l.stopped(p.Name(), "", 0, err)

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -307,8 +306,7 @@ func (p *Planner) checkOverlap(ctx context.Context, plan *Plan, allowed bool) er
 // better known before the job begins.
 func (p *Planner) checkAPI(ctx context.Context, plan *Plan) error {
 	err := p.CheckAPI(ctx, plan.Job.Events)
-	fault, ok := errors.AsType[*bridge.Fault](err)
-	if err == nil || ctx.Err() != nil || ok && fault.Class == bridge.Permanent {
+	if err == nil || ctx.Err() != nil || bridge.FaultOf(err).Class == bridge.Permanent {
 		return err
 	}
 	plan.Notes = append(plan.Notes, fmt.Sprintf("the API is unavailable; the job will retry: %v", err))

@@ -73,8 +73,8 @@ func (b *bounds) lists(ctx context.Context, at int64,
 	outside func(*bridge.Event) bool) (found map[bridge.ItemKey]struct{}, rejected bool, err error) {
 	p, err := pageread.Once(ctx, b.source, b.cfg.Range(at, at+unit), b.cfg.Timeout)
 	if err != nil {
-		f, ok := errors.AsType[*bridge.Fault](err)
-		return nil, ok && (f.Class == bridge.BadCursor || f.Class == bridge.Permanent && f.Reason == bridge.ReasonConfig), err
+		f := bridge.FaultOf(err)
+		return nil, f.Class == bridge.BadCursor || f.Class == bridge.Permanent && f.Reason == bridge.ReasonConfig, err
 	}
 	defer p.Release()
 	if b.seen != nil {

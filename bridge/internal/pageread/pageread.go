@@ -4,7 +4,6 @@ package pageread
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -33,19 +32,15 @@ func Fetch(ctx context.Context, source bridge.Source, at bridge.Position, timeou
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		fault, ok := errors.AsType[*bridge.Fault](err)
-		last := try == tries || ok && fault.HintCode == bridge.HintOverdue // an overdue call has waited long
-		if ok && (fault.Class == bridge.Malformed || fault.Class == bridge.BadCursor) {
+		fault := bridge.FaultOf(err)
+		last := try == tries || fault.HintCode == bridge.HintOverdue // an overdue call has waited long
+		if fault.Class == bridge.Malformed || fault.Class == bridge.BadCursor {
 			last = try >= badTries
 		}
-		if last || ok && fault.Class == bridge.Permanent {
+		if last || fault.Class == bridge.Permanent {
 			return nil, err
 		}
-		wait := rand.N(min(longestBackoff, 250*time.Millisecond<<try) + 1)
-		if ok {
-			wait = max(wait, fault.RetryAfter)
-		}
-		bridge.Sleep(ctx, wait)
+		bridge.Sleep(ctx, max(rand.N(min(longestBackoff, 250*time.Millisecond<<try)+1), fault.RetryAfter))
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}

@@ -24,8 +24,8 @@ var errTooMany = &UnfollowableError{
 
 // wrongParam reports whether a wrong parameter may be the cause of an error.
 func wrongParam(err error) bool {
-	f, ok := errors.AsType[*bridge.Fault](err)
-	return ok && f.Class != bridge.Throttled && f.Reason != bridge.ReasonAuth && f.Class != bridge.Transient ||
+	f := bridge.FaultOf(err) // Transient for any other error
+	return f.Class != bridge.Throttled && f.Reason != bridge.ReasonAuth && f.Class != bridge.Transient ||
 		errors.Is(err, errNoAdvance)
 }
 
