@@ -188,8 +188,6 @@ type Cancellation struct {
 func (j *Jobs) Pause(ctx context.Context, c Cancellation, execute bool) (Job, error) {
 	return j.stop(ctx, c.ID, execute, func(have *Job) error {
 		switch {
-		case have.Version == 0:
-			return j.Unknown(c.ID)
 		case have.State != Running:
 			return reject(IsDone, have, "the job is %s; there is nothing to pause", have.State)
 		case !have.Paused:
@@ -206,8 +204,6 @@ func (j *Jobs) Pause(ctx context.Context, c Cancellation, execute bool) (Job, er
 func (j *Jobs) Cancel(ctx context.Context, c Cancellation, execute bool) (Job, error) {
 	return j.stop(ctx, c.ID, execute, func(have *Job) error {
 		switch {
-		case have.Version == 0:
-			return j.Unknown(c.ID)
 		case have.State == Done:
 			return reject(IsDone, have, "the job is done; there is nothing to cancel")
 		case have.State != Cancelled:
@@ -225,13 +221,17 @@ func (j *Jobs) stop(ctx context.Context, id string, execute bool, change func(ha
 	if err != nil {
 		return Job{}, err
 	}
-	if checked := job; !execute || change(&checked) != nil {
-		return job, change(&checked)
-	}
-	return j.change(ctx, id, func(have Job) (Job, error) {
+	next := func(have Job) (Job, error) {
+		if have.Version == 0 {
+			return have, j.Unknown(id)
+		}
 		err := change(&have)
 		return have, err
-	})
+	}
+	if _, err := next(job); err != nil || !execute {
+		return job, err
+	}
+	return j.change(ctx, id, next)
 }
 
 // Reason is why a job cannot begin, be resumed or be cancelled.

@@ -176,11 +176,7 @@ func (l *Lanes) offer(ctx context.Context, p *Planner, key laneKey) error {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
-		defer cancel()
-		_ = owner.Close(leaving) // after a failure the session times out
-	}()
+	defer leave(ctx, owner)
 	for ctx.Err() == nil {
 		grant, err := owner.Acquire(ctx)
 		switch {

@@ -214,8 +214,6 @@ func (p *Planner) resumable(job *Job, r *Resumption) error {
 // the job from the process that runs it.
 func (p *Planner) awaitFree(ctx context.Context, job *Job, r *Resumption) error {
 	said := false
-	tick := time.NewTicker(busyInterval)
-	defer tick.Stop()
 	patience := busyMargin
 	if !r.hasty {
 		patience += p.SessionTimeout
@@ -233,10 +231,9 @@ func (p *Planner) awaitFree(ctx context.Context, job *Job, r *Resumption) error 
 			said = true
 			r.Waiting(process)
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
+		bridge.Sleep(ctx, busyInterval)
+		if err := ctx.Err(); err != nil {
+			return err
 		}
 	}
 }

@@ -43,6 +43,13 @@ type Owner interface {
 	Close(ctx context.Context) error
 }
 
+// leave closes an Owner, also once ctx has ended.
+func leave(ctx context.Context, owner Owner) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
+	defer cancel()
+	_ = owner.Close(ctx) // after a failure the session times out
+}
+
 // Setup has the configuration and the ports of a window's engine. A Run sets the
 // window's bounds and names.
 type Setup struct {
@@ -116,11 +123,7 @@ func (r *Run) setLimit(job *Job, share float64) {
 // means that the job was cancelled, bridge.ErrNotOwner that another process owns it. After
 // any other error the job can be resumed.
 func (r *Run) Do(ctx context.Context) (Job, error) {
-	defer func() {
-		leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
-		defer cancel()
-		_ = r.owner.Close(leaving) // after a failure the session times out
-	}()
+	defer leave(ctx, r.owner)
 	for {
 		owned, err := r.own(ctx)
 		if err != nil {
