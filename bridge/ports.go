@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -153,6 +154,21 @@ type Ownership interface {
 	// Release gives up ownership. It returns when another process can acquire
 	// ownership, or after a few seconds. Only the first call has an effect.
 	Release()
+}
+
+// WhileOwned returns a context that ends with ctx or when ownership is lost. end ends it, and
+// waits for its goroutine.
+func WhileOwned(ctx context.Context, o Ownership) (owned context.Context, end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		defer cancel()
+		select {
+		case <-o.Lost():
+		case <-ctx.Done():
+		}
+	})
+	return ctx, func() { cancel(); watching.Wait() }
 }
 
 // Command is an operator's request to a running stream.

@@ -3,7 +3,6 @@ package backfill
 import (
 	"cmp"
 	"context"
-	"sync"
 
 	"exportbridge/bridge"
 )
@@ -66,17 +65,8 @@ func (h held) Release() {}
 // runLane runs the unfinished windows of a lane, one after the other. It returns nil if ctx
 // ends, or the lane is lost.
 func (r *Run) runLane(ctx context.Context, lane int) error {
-	ctx, cancel := context.WithCancel(ctx)
-	var watching sync.WaitGroup
-	defer watching.Wait()
-	defer cancel()
-	watching.Go(func() {
-		defer cancel()
-		select {
-		case <-r.lane.Lost():
-		case <-ctx.Done():
-		}
-	})
+	ctx, end := bridge.WhileOwned(ctx, r.lane)
+	defer end()
 	left := r.job.laneWindows(lane)
 	for _, n := range left {
 		if err := r.runWindow(ctx, n); err != nil && ctx.Err() == nil {

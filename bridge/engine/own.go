@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"exportbridge/bridge"
@@ -131,17 +130,8 @@ func (o *ownerLoop) serve(soft, hard context.Context, grant bridge.Ownership) er
 	o.asking.reset()
 	o.ownership.grant = grant
 	defer grant.Release()
-	ctx, cancel := context.WithCancel(soft)
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		defer cancel()
-		select {
-		case <-grant.Lost():
-		case <-ctx.Done():
-		}
-	})
-	defer watching.Wait()
-	defer cancel()
+	ctx, end := bridge.WhileOwned(soft, grant)
+	defer end()
 	o.setState(bridge.StateStarting, nil)
 	o.log.Info("ownership acquired")
 	err := o.runOwned(ctx, hard)
