@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/engine/budget"
 	"exportbridge/bridge/engine/position"
 )
 
@@ -66,7 +67,7 @@ type Config struct {
 	// Limits bound the run; the zero value is unbounded.
 	Limits Limits
 	// Budget is the memory that the streams of a process share; nil is no limit.
-	Budget *Budget
+	Budget *budget.Budget
 	// Starts limits the sessions that the streams of a process begin at a time; nil is no
 	// limit.
 	Starts *Starts

@@ -102,13 +102,13 @@ func (f fetchResult) release() {
 func (pf *prefetcher) charge(p *bridge.Page, lent int64) *int64 {
 	size, recycle := new(int64), p.Recycle
 	pf.recharge(p, max(p.Items, pf.e.cfg.PageSize), size) // the items are not known yet
-	pf.e.cfg.Budget.add(-lent)
+	pf.e.cfg.Budget.Add(-lent)
 	p.Recycle = func(p *bridge.Page) {
 		if recycle != nil {
 			recycle(p)
 		}
 		pf.buffered.Add(-*size)
-		pf.e.cfg.Budget.add(-*size)
+		pf.e.cfg.Budget.Add(-*size)
 		pf.freed <- struct{}{} // never waits: the channel has room for all pages
 	}
 	return size
@@ -123,7 +123,7 @@ const itemCost = int64(unsafe.Sizeof(bridge.Event{})) + 600
 func (pf *prefetcher) recharge(p *bridge.Page, items int, size *int64) {
 	now := int64(len(p.Body)) + p.Extra + int64(items)*itemCost
 	pf.e.load.bytes.Store(pf.buffered.Add(now - *size))
-	pf.e.cfg.Budget.add(now - *size)
+	pf.e.cfg.Budget.Add(now - *size)
 	pf.e.load.page.Store(now)
 	*size = now
 }
@@ -146,12 +146,12 @@ func (pf *prefetcher) fetch(ctx context.Context, s prefetchStart) {
 			}
 		}
 		lent := pf.e.load.page.Load()
-		if pf.e.cfg.Budget.take(ctx, lent, &pf.buffered) != nil {
+		if pf.e.cfg.Budget.Take(ctx, lent, &pf.buffered) != nil {
 			return
 		}
 		p, err := pf.request(ctx, at)
 		if err != nil {
-			pf.e.cfg.Budget.add(-lent)
+			pf.e.cfg.Budget.Add(-lent)
 			pf.fetched <- fetchResult{err: err}
 			return
 		}

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/engine"
+	"exportbridge/bridge/engine/budget"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkasink"
 )
@@ -52,12 +52,12 @@ const (
 
 // returnMemory frees memory that pages do not need, and returns it to the system once the
 // streams have caught up. Go alone would keep it for long.
-func returnMemory(ctx context.Context, budget *engine.Budget) {
+func returnMemory(ctx context.Context, shared *budget.Budget) {
 	var returned time.Time
 	for bridge.Sleep(ctx, trimInterval); ctx.Err() == nil; bridge.Sleep(ctx, trimInterval) {
 		exportapi.TrimMemory()
 		kafkasink.TrimMemory()
-		busy := budget.Busy()
+		busy := shared.Busy()
 		if busy.Before(returned) || time.Since(busy) < 2*trimInterval || time.Since(returned) < returnInterval {
 			continue
 		}

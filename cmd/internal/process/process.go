@@ -21,6 +21,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/engine"
+	"exportbridge/bridge/engine/budget"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkagroup"
 	"exportbridge/bridge/kafkasink"
@@ -68,7 +69,7 @@ type Process struct {
 	fleet   *kafkagroup.Fleet // nil if each stream has a group of its own
 	exports exportapi.Shared  // shared by the clients of all streams and jobs
 	keys    keyring.Pool      // keys of encrypted values, shared by the clients of all streams and jobs
-	budget  *engine.Budget    // memory for the pages of all streams and jobs
+	budget  *budget.Budget    // memory for the pages of all streams and jobs
 	starts  *engine.Starts    // limits the sessions that all streams begin
 	// attesting limits the concurrent comparisons of all attestations by its capacity.
 	attesting chan struct{}
@@ -125,7 +126,7 @@ func (l *ListenError) Unwrap() error { return l.err }
 // New wires the parts of a process. It starts nothing and contacts no server:
 // unreachable servers are retried while running.
 func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
-	p := &Process{options: o, budget: engine.NewBudget(s.Memory), starts: engine.NewStarts(), settings: s,
+	p := &Process{options: o, budget: budget.New(s.Memory), starts: engine.NewStarts(), settings: s,
 		attesting: make(chan struct{}, attestedAtOnce)}
 	log, names := o.Log, namesOf(s)
 	p.metrics = metrics.New(o.Build, s.MetricsDetail, names, p.streams.statuses)

@@ -1,4 +1,5 @@
-package engine
+// Package budget bounds the memory for pages of all streams of a process together.
+package budget
 
 import (
 	"context"
@@ -38,11 +39,12 @@ type loan struct {
 // budget. Otherwise, brokers that do not answer other streams would stop this one.
 const stalled = time.Second
 
-// NewBudget returns a Budget with this limit.
-func NewBudget(bytes int64) *Budget { return &Budget{limit: bytes} }
+// New returns a Budget with this limit, in bytes.
+func New(bytes int64) *Budget { return &Budget{limit: bytes} }
 
-// take waits for bytes for a stream that has held. The error is that of ctx.
-func (b *Budget) take(ctx context.Context, bytes int64, held *atomic.Int64) error {
+// Take waits for bytes for a stream that has held. The error is that of ctx. A nil Budget has
+// no limit.
+func (b *Budget) Take(ctx context.Context, bytes int64, held *atomic.Int64) error {
 	if b == nil {
 		return nil
 	}
@@ -118,9 +120,9 @@ func (b *Budget) Busy() time.Time {
 	return b.busy
 }
 
-// add corrects the number of bytes that a stream has taken; a negative number returns
+// Add corrects the number of bytes that a stream has taken; a negative number returns
 // bytes. It never waits.
-func (b *Budget) add(bytes int64) {
+func (b *Budget) Add(bytes int64) {
 	if b == nil || bytes == 0 {
 		return
 	}

@@ -1,4 +1,4 @@
-package engine
+package budget
 
 import (
 	"context"
@@ -31,16 +31,16 @@ type borrower struct {
 
 // page takes one page, which turns out to have so many bytes, and returns it later.
 func (s *borrower) page(ctx context.Context, expected, bytes int64, later time.Duration) error {
-	if err := s.b.take(ctx, expected, &s.held); err != nil {
+	if err := s.b.Take(ctx, expected, &s.held); err != nil {
 		return err
 	}
 	bridge.Sleep(ctx, time.Millisecond) // it grows while it is read
 	s.held.Add(bytes)
-	s.b.add(bytes - expected)
+	s.b.Add(bytes - expected)
 	s.back.Go(func() {
 		time.Sleep(later) //nolint:forbidigo // in a bubble
 		s.held.Add(-bytes)
-		s.b.add(-bytes)
+		s.b.Add(-bytes)
 	})
 	return nil
 }
@@ -55,7 +55,7 @@ func TestBudgetNeverStops(t *testing.T) {
 		streams := rapid.IntRange(1, 12).Draw(r, "streams")
 		seed := rapid.Uint64().Draw(r, "seed")
 		synctest.Test(t, func(t *testing.T) {
-			b := NewBudget(limit)
+			b := New(limit)
 			var all sync.WaitGroup
 			for i := range streams {
 				random := rand.New(rand.NewPCG(seed, uint64(i)))
@@ -90,7 +90,7 @@ func TestBudgetNeverStops(t *testing.T) {
 func TestBudgetBounds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b, ctx := NewBudget(100), t.Context()
+		b, ctx := New(100), t.Context()
 		var busy borrower
 		busy.b = b
 		for range 7 {
@@ -120,7 +120,7 @@ func TestBudgetBounds(t *testing.T) {
 func TestBudgetOfOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b, ctx := NewBudget(100), t.Context()
+		b, ctx := New(100), t.Context()
 		stuck, sound := borrower{b: b}, borrower{b: b}
 		for _, s := range []struct {
 			*borrower
