@@ -132,20 +132,12 @@ func (c *Client) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, e
 func (c *Client) Decode(p *bridge.Page) error {
 	err := c.decode(p)
 	if err == nil {
-		err = c.hide(p)
+		err = c.private.hide(p, c.decoders.V)
 	}
 	if err == nil && c.cfg.Check != nil {
 		c.cfg.Check(p)
 	}
 	return err
-}
-
-// hide applies the rules for private data.
-func (c *Client) hide(p *bridge.Page) error {
-	if c.private == nil {
-		return nil
-	}
-	return c.private.hide(p, c.decoders.V)
 }
 
 func (c *Client) decode(p *bridge.Page) error {
@@ -159,7 +151,11 @@ func (c *Client) decode(p *bridge.Page) error {
 	}
 	if fault == nil && !c.cfg.AnyOrder && c.cfg.widens() {
 		from, to := c.cfg.asked(p.At)
-		fault = boundsFault(timeline.Trim(p, from, to))
+		if err := timeline.Trim(p, from, to); err != nil {
+			fault = &bridge.Fault{Class: bridge.Permanent, Code: codeSchema, Reason: bridge.ReasonMapping, Err: err,
+				Hint: "set EXPORT_ITEM_TIME to a time that each item has; " +
+					"for an exception choose other bounds, or another EXPORT_PAGE_SIZE"}
+		}
 	}
 	if fault != nil {
 		p.Events, p.Items = p.Events[:0], 0
@@ -173,7 +169,7 @@ func (c *Client) decode(p *bridge.Page) error {
 func (c *Client) DecodeItem(item []byte) (*bridge.Page, error) {
 	page, err := c.decodeItem(item)
 	if err == nil {
-		err = c.hide(page)
+		err = c.private.hide(page, c.decoders.V)
 	}
 	if err != nil {
 		return nil, err

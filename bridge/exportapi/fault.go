@@ -221,19 +221,6 @@ const HintWindows = "ask the API for ascending order, for example EXPORT_PARAMS=
 	"if it has none, but takes a start and an end, " +
 	"set EXPORT_FOLLOW=windows, EXPORT_START=-90d, EXPORT_START_PARAM and EXPORT_END_PARAM"
 
-// boundsFault returns the fault of a page that may have an item outside its window, or nil
-// if err is nil.
-func boundsFault(err error) *bridge.Fault {
-	if err == nil {
-		return nil
-	}
-	return &bridge.Fault{
-		Class: bridge.Permanent, Code: codeSchema, Reason: bridge.ReasonMapping, Err: err,
-		Hint: "set EXPORT_ITEM_TIME to a time that each item has; " +
-			"for an exception choose other bounds, or another EXPORT_PAGE_SIZE",
-	}
-}
-
 // refusal returns the fault of a response whose status is not 200.
 func (f *faults) refusal(at bridge.Position, resp *http.Response) *bridge.Fault {
 	code := resp.StatusCode

@@ -129,9 +129,12 @@ func (h *private) subjectKeys(p *bridge.Page) ([]*seal.Key, error) {
 	return keys, nil
 }
 
-// hide applies the rules to the items of a page. An item with uncertain private data keeps
-// no bytes and no values, apart from an id that no rule changes.
+// hide applies the rules, if there are any, to the items of a page. An item with uncertain
+// private data keeps no bytes and no values, apart from an id that no rule changes.
 func (h *private) hide(p *bridge.Page, with *decoders) error {
+	if h == nil {
+		return nil
+	}
 	keys, err := h.subjectKeys(p)
 	if err != nil {
 		p.Events, p.Items = p.Events[:0], 0
