@@ -16,13 +16,13 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/body"
-	"exportbridge/bridge/exportapi/internal/jsonpointer"
 	"exportbridge/bridge/exportapi/internal/memory"
 	"exportbridge/bridge/exportapi/internal/ratelimit"
 	"exportbridge/bridge/exportapi/internal/share"
 	"exportbridge/bridge/exportapi/internal/stuck"
 	"exportbridge/bridge/exportapi/internal/timeline"
 	"exportbridge/bridge/exportapi/internal/transport"
+	"exportbridge/bridge/exportapi/jsonpointer"
 	"exportbridge/bridge/internal/delay"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/exportapi/internal/jsonpointer"
+	"exportbridge/bridge/exportapi/jsonpointer"
 )
 
 // none is the setting for a value or parameter that the API does not have.

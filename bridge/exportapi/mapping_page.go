@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/exportapi/internal/jsonpointer"
 	"exportbridge/bridge/exportapi/internal/nextlink"
 	"exportbridge/bridge/exportapi/internal/scan"
+	"exportbridge/bridge/exportapi/jsonpointer"
 )
 
 // PageMapping configures where a page has its next cursor and what marks the last page. Its

@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/exportapi/internal/jsonpointer"
 	"exportbridge/bridge/exportapi/internal/nextlink"
 	"exportbridge/bridge/exportapi/internal/scan"
+	"exportbridge/bridge/exportapi/jsonpointer"
 )
 
 // cursorPart is the part of a page that names the next page.

@@ -12,8 +12,8 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/guess"
-	"exportbridge/bridge/exportapi/internal/jsonpointer"
 	"exportbridge/bridge/exportapi/internal/nextlink"
+	"exportbridge/bridge/exportapi/jsonpointer"
 )
 
 // NextPlace is where a page may have its next cursor.
@@ -59,7 +59,7 @@ func (i Inspector) Outline(ctx context.Context, at bridge.Position) (*Outline, e
 func (o *Outline) Items(field string) (items []map[string]any) {
 	list := o.page
 	if field != rootField {
-		list = guess.MemberAt(o.page, field)
+		list = jsonpointer.At(o.page, field)
 	}
 	elements, _ := list.([]any)
 	for _, element := range elements {
@@ -98,7 +98,7 @@ func (o *Outline) Names(list string) (names []string) {
 
 // Text returns the string or number at a JSON pointer, "" for none.
 func (o *Outline) Text(field string) string {
-	switch value := guess.MemberAt(o.page, field).(type) {
+	switch value := jsonpointer.At(o.page, field).(type) {
 	case string:
 		return value
 	case json.Number:

@@ -19,6 +19,7 @@ import (
 	"exportbridge/bridge/exportapi/internal/nextlink"
 	"exportbridge/bridge/exportapi/internal/params"
 	"exportbridge/bridge/exportapi/internal/share"
+	"exportbridge/bridge/exportapi/jsonpointer"
 	"exportbridge/bridge/internal/secrets"
 )
 
@@ -239,19 +240,19 @@ func (r *requests) common(static []params.Param, at bridge.Position, size int) u
 func (r *requests) body(at bridge.Position, size int) ([]byte, error) {
 	body := make(map[string]any)
 	if at.Cursor != "" {
-		if params.Set(body, r.cfg.CursorParam, nextlink.Unquote(at.Cursor)); r.cfg.CursorAlone {
+		if jsonpointer.Set(body, r.cfg.CursorParam, nextlink.Unquote(at.Cursor)); r.cfg.CursorAlone {
 			return params.Marshal(body)
 		}
 	}
 	for _, b := range r.cfg.bounds(at) {
 		if strings.HasPrefix(r.cfg.TimeFormat, rfc3339) {
-			params.Set(body, b.name, b.value)
+			jsonpointer.Set(body, b.name, b.value)
 		} else {
-			params.Set(body, b.name, json.Number(b.value))
+			jsonpointer.Set(body, b.name, json.Number(b.value))
 		}
 	}
 	if r.cfg.PageSizeParam != none {
-		params.Set(body, r.cfg.PageSizeParam, size)
+		jsonpointer.Set(body, r.cfg.PageSizeParam, size)
 	}
 	if r.cfg.namesEvents() {
 		body[paramEvents] = r.cfg.Events
@@ -262,9 +263,9 @@ func (r *requests) body(at bridge.Position, size int) ([]byte, error) {
 	}
 	for name, all := range values {
 		if len(all) == 1 {
-			params.Set(body, name, all[0])
+			jsonpointer.Set(body, name, all[0])
 		} else {
-			params.Set(body, name, all)
+			jsonpointer.Set(body, name, all)
 		}
 	}
 	return params.Marshal(body)

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/exportapi/internal/jsonpointer"
+	"exportbridge/bridge/exportapi/jsonpointer"
 	"exportbridge/bridge/seal"
 )
 

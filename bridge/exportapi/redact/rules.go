@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"exportbridge/bridge/exportapi/internal/jsonpointer"
 	"exportbridge/bridge/exportapi/internal/scan"
+	"exportbridge/bridge/exportapi/jsonpointer"
 )
 
 // Rules are compiled rules. They never change.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/jsonpointer"
 )
 
 var (
@@ -105,7 +106,7 @@ func decoder(text []byte) *json.Decoder {
 // members returns the parameters in an object that is at a JSON pointer.
 func members(object map[string]any, at string) (all []param) {
 	for _, name := range slices.Sorted(maps.Keys(object)) {
-		pointer := at + "/" + escape.Replace(name)
+		pointer := jsonpointer.Append(at, name)
 		switch value := object[name].(type) {
 		case map[string]any:
 			all = append(all, members(value, pointer)...)
@@ -124,9 +125,6 @@ func members(object map[string]any, at string) (all []param) {
 	}
 	return all
 }
-
-// escape escapes a name for a JSON pointer.
-var escape = strings.NewReplacer("~", "~0", "/", "~1")
 
 // command is what the curl command says. It does not change.
 type command struct {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"exportbridge/bridge/exportapi"
+	"exportbridge/bridge/exportapi/jsonpointer"
 )
 
 // itemDepth is the maximum depth of the members of an item that are searched.
@@ -89,7 +90,7 @@ func flatten(object map[string]any, at string, into map[string]any, depth int) {
 		if strings.Contains(name, ",") { // which separates pointers
 			continue
 		}
-		pointer := at + "/" + escape.Replace(name)
+		pointer := jsonpointer.Append(at, name)
 		switch v := value.(type) {
 		case map[string]any:
 			if depth < itemDepth {

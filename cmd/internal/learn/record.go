@@ -6,11 +6,11 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"exportbridge/bridge/exportapi/jsonpointer"
 	"fmt"
 	mathrand "math/rand/v2"
 	"regexp"
 	"slices"
-	"strings"
 )
 
 // Recording has the pages that a profile was learned from, with other letters in place of
@@ -89,7 +89,7 @@ func (l *learner) kept(items []map[string]any) []string {
 	kind := l.profile.value("EXPORT_ITEM_TYPE")
 	var kinds []string
 	for _, item := range items {
-		kinds = append(kinds, fmt.Sprint(at(item, kind)))
+		kinds = append(kinds, fmt.Sprint(jsonpointer.At(item, kind)))
 	}
 	if repeats(kinds) {
 		pointers = append(pointers, kind)
@@ -122,7 +122,7 @@ func (r *redaction) value(value any, at string, kept []string) any {
 	case map[string]any:
 		object := make(map[string]any, len(v))
 		for name, inside := range v {
-			object[name] = r.value(inside, at+"/"+escape.Replace(name), kept)
+			object[name] = r.value(inside, jsonpointer.Append(at, name), kept)
 		}
 		return object
 	case []any:
@@ -151,22 +151,9 @@ func (r *redaction) text(text string) string {
 	return string(letters)
 }
 
-// set sets the value at a JSON pointer or the name of a member, and creates the objects above it.
+// set sets a field of a page that is an object.
 func set(page any, field string, value any) {
-	object, _ := page.(map[string]any)
-	names := strings.Split(strings.TrimPrefix(field, "/"), "/")
-	for _, name := range names[:len(names)-1] {
-		name = unescape.Replace(name)
-		inside, ok := object[name].(map[string]any)
-		if !ok && object != nil {
-			inside = make(map[string]any)
-			object[name] = inside
-		}
-		object = inside
-	}
-	if object != nil {
-		object[unescape.Replace(names[len(names)-1])] = value
+	if object, ok := page.(map[string]any); ok {
+		jsonpointer.Set(object, field, value)
 	}
 }
-
-var unescape = strings.NewReplacer("~1", "/", "~0", "~")

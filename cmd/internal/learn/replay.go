@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"exportbridge/bridge/exportapi"
+	"exportbridge/bridge/exportapi/jsonpointer"
 	"exportbridge/cmd/internal/config"
 )
 
@@ -231,7 +232,7 @@ func (h *replay) begin(v url.Values, items []int, size int) (from, of int, err e
 	switch h.export.CursorIn {
 	case "last-item":
 		for n, i := range items {
-			if fmt.Sprint(at(h.recording.Items[i], h.export.CursorField)) == text {
+			if fmt.Sprint(jsonpointer.At(h.recording.Items[i], h.export.CursorField)) == text {
 				return n + 1, size, nil
 			}
 		}
@@ -291,14 +292,4 @@ func (h *replay) name(header http.Header, page any, r *http.Request, p place) {
 	case in == "body" || in == "":
 		set(page, h.export.CursorField, cursor)
 	}
-}
-
-// at returns the value at a JSON pointer inside an item.
-func at(item map[string]any, pointer string) any {
-	var value any = item
-	for name := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
-		object, _ := value.(map[string]any)
-		value = object[unescape.Replace(name)]
-	}
-	return value
 }

@@ -9,13 +9,12 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"exportbridge/bridge/exportapi/internal/itemtime"
-	"exportbridge/bridge/exportapi/internal/jsonpointer"
 	"exportbridge/bridge/exportapi/internal/scan"
+	"exportbridge/bridge/exportapi/jsonpointer"
 )
 
 // Plausible reports whether a time, in milliseconds since the epoch, is that of a possible
@@ -45,27 +44,7 @@ func Decode(raw []byte) (item any) {
 }
 
 // ValueAt returns the value at a JSON pointer.
-func ValueAt(item any, pointer string) *scan.Value { return valueOf(MemberAt(item, pointer)) }
-
-// MemberAt returns the decoded value at a JSON pointer, nil without one.
-func MemberAt(item any, pointer string) any {
-	names, _ := jsonpointer.Parse(pointer) // validated
-	for _, name := range names {
-		switch parent := item.(type) {
-		case map[string]any:
-			item = parent[name]
-		case []any:
-			i, err := strconv.Atoi(name)
-			if err != nil || i < 0 || i >= len(parent) {
-				return nil
-			}
-			item = parent[i]
-		default:
-			return nil
-		}
-	}
-	return item
-}
+func ValueAt(item any, pointer string) *scan.Value { return valueOf(jsonpointer.At(item, pointer)) }
 
 func valueOf(decoded any) *scan.Value {
 	switch v := decoded.(type) {

@@ -29,16 +29,3 @@ func TestTimes(t *testing.T) {
 		}
 	}
 }
-
-// TestMemberAt follows pointers through objects and arrays.
-func TestMemberAt(t *testing.T) {
-	t.Parallel()
-	item := Decode([]byte(`{"a":[{"b":"c"}]}`))
-	for pointer, want := range map[string]any{
-		"/a/0/b": "c", "/a/1/b": nil, "/a/-1": nil, "/a/x": nil, "/a/0/b/d": nil, "/z": nil,
-	} {
-		if got := MemberAt(item, pointer); got != want {
-			t.Errorf("%s: got %v, want %v", pointer, got, want)
-		}
-	}
-}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"exportbridge/bridge/exportapi/internal/jsonpointer"
+	"exportbridge/bridge/exportapi/jsonpointer"
 )
 
 // Place is a possible place of the next cursor, in values of EXPORT_CURSOR_IN and

@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/exportapi/internal/jsonpointer"
 	"exportbridge/bridge/exportapi/internal/scan"
+	"exportbridge/bridge/exportapi/jsonpointer"
 )
 
 // Names of members and headers. The others than those of leadsOn match names of members

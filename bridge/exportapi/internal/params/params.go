@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"exportbridge/bridge/exportapi/internal/jsonpointer"
+	"exportbridge/bridge/exportapi/jsonpointer"
 )
 
 // Param is a static parameter.
@@ -224,21 +224,6 @@ func CheckName(name string, body bool) error {
 		return errors.New(strconv.Quote(name) + " is a JSON pointer to a member without a name, for example /page/limit")
 	}
 	return nil
-}
-
-// Set sets a member of a body. name is its name, or a JSON pointer. If two names collide,
-// the later one replaces the other.
-func Set(body map[string]any, name string, value any) {
-	path, _ := jsonpointer.Path(name) // CheckName has checked it
-	for _, above := range path[:len(path)-1] {
-		inside, ok := body[above].(map[string]any)
-		if !ok {
-			inside = make(map[string]any)
-			body[above] = inside
-		}
-		body = inside
-	}
-	body[path[len(path)-1]] = value
 }
 
 // Marshal encodes a body. An object inside it whose names are all numbers becomes an array

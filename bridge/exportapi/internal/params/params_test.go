@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"exportbridge/bridge/exportapi/jsonpointer"
 )
 
 func TestParse(t *testing.T) {
@@ -96,7 +98,7 @@ func TestMarshal(t *testing.T) {
 	} {
 		body := make(map[string]any)
 		for _, s := range set {
-			Set(body, s[0].(string), s[1])
+			jsonpointer.Set(body, s[0].(string), s[1])
 		}
 		if got, err := Marshal(body); err != nil || string(got) != want {
 			t.Errorf("got %s, %v; want %s", got, err, want)

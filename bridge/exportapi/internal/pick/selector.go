@@ -3,8 +3,8 @@ package pick
 import (
 	"strconv"
 
-	"exportbridge/bridge/exportapi/internal/jsonpointer"
 	"exportbridge/bridge/exportapi/internal/scan"
+	"exportbridge/bridge/exportapi/jsonpointer"
 )
 
 // selector is a tree of member names. It selects values of an object.

@@ -1,8 +1,10 @@
-// Package jsonpointer reads and writes JSON pointers (RFC 6901).
+// Package jsonpointer reads and writes JSON pointers (RFC 6901), and the values that they
+// select in JSON that was decoded into maps and slices.
 package jsonpointer
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 )
 
@@ -41,4 +43,46 @@ func Path(field string) ([]string, error) {
 		return []string{field}, nil
 	}
 	return Parse(field)
+}
+
+// At returns the value of a field, nil without one. An element of an array has its index as
+// name.
+func At(value any, field string) any {
+	names, err := Path(field)
+	if err != nil {
+		return nil
+	}
+	for _, name := range names {
+		switch parent := value.(type) {
+		case map[string]any:
+			value = parent[name]
+		case []any:
+			i, err := strconv.Atoi(name)
+			if err != nil || i < 0 || i >= len(parent) {
+				return nil
+			}
+			value = parent[i]
+		default:
+			return nil
+		}
+	}
+	return value
+}
+
+// Set sets a field, and makes the objects that lead to it. A value in the place of one of
+// them is replaced. An invalid field is not set.
+func Set(object map[string]any, field string, value any) {
+	path, err := Path(field)
+	if err != nil {
+		return
+	}
+	for _, above := range path[:len(path)-1] {
+		inside, ok := object[above].(map[string]any)
+		if !ok {
+			inside = make(map[string]any)
+			object[above] = inside
+		}
+		object = inside
+	}
+	object[path[len(path)-1]] = value
 }
