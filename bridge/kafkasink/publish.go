@@ -16,9 +16,6 @@ var ended = func() context.Context {
 	return ctx
 }()
 
-// errNoSession: Publish was called without a successful Recover.
-var errNoSession = errors.New("no Kafka session: the last error ended it")
-
 // Send passes a page's events to the client, which sends them in the background. In
 // exactly-once mode the first page of a batch starts a transaction, and only that
 // waits for brokers. A page with an unpublishable event is rejected as a whole, with
@@ -80,8 +77,10 @@ func (s *Sink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, err
 	return receipt, nil
 }
 
+// noSession is the fault of a call without a successful Recover.
 func noSession() error {
-	return &bridge.Fault{Class: bridge.Transient, Code: "session", Err: errNoSession}
+	return &bridge.Fault{Class: bridge.Transient, Code: "session",
+		Err: errors.New("no Kafka session: the last error ended it")}
 }
 
 func (s *session) publish(ctx context.Context, b *bridge.Batch) (bridge.Receipt, error) {

@@ -54,13 +54,12 @@ func newBuilder(cfg Config) builder {
 		cfg.Stream, origin = cfg.Part.Stream, cfg.Part.Origin
 	}
 	b := builder{cfg: cfg, naming: cfg.naming()}
-	header := func(key, value string) kgo.RecordHeader { return kgo.RecordHeader{Key: key, Value: []byte(value)} }
-	b.constants.specVersion = header(kafkarecord.HeaderSpecVersion, "1.0")
-	b.constants.contentType = header(kafkarecord.HeaderContentType, "application/json")
-	b.constants.stream = header(kafkarecord.HeaderStream, cfg.Stream)
-	b.constants.live = header(kafkarecord.HeaderOrigin, origin)
-	b.constants.rewind = header(kafkarecord.HeaderOrigin, "rewind")
-	b.constants.redacted = header(kafkarecord.HeaderRedacted, cfg.Redacted)
+	b.constants.specVersion = text(kafkarecord.HeaderSpecVersion, "1.0")
+	b.constants.contentType = text(kafkarecord.HeaderContentType, "application/json")
+	b.constants.stream = text(kafkarecord.HeaderStream, cfg.Stream)
+	b.constants.live = text(kafkarecord.HeaderOrigin, origin)
+	b.constants.rewind = text(kafkarecord.HeaderOrigin, "rewind")
+	b.constants.redacted = text(kafkarecord.HeaderRedacted, cfg.Redacted)
 	switch {
 	case cfg.TypePrefix != "":
 		b.typeOf = cfg.TypePrefix

@@ -98,7 +98,7 @@ func (s *session) producerOpts() []kgo.Opt {
 	return []kgo.Opt{
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.ProducerLinger(linger),
-		kgo.ProducerBatchCompression(codec(s.cfg.Compression)),
+		kgo.ProducerBatchCompression(codecs[s.cfg.Compression]),
 		kgo.ProducerBatchMaxBytesFn(s.topics.batchLimit),
 		kgo.MaxBufferedRecords(1 << 30), // Produce must never block: only the wait in Publish ends with ctx
 		kgo.ProduceRequestTimeout(produceTimeout),
@@ -108,19 +108,10 @@ func (s *session) producerOpts() []kgo.Opt {
 	}
 }
 
-func codec(name string) kgo.CompressionCodec {
-	switch name {
-	case "gzip":
-		return kgo.GzipCompression()
-	case "snappy":
-		return kgo.SnappyCompression()
-	case "lz4":
-		return kgo.Lz4Compression()
-	case "zstd":
-		return kgo.ZstdCompression()
-	default:
-		return kgo.NoCompression()
-	}
+// codecs are the values of KAFKA_COMPRESSION.
+var codecs = map[string]kgo.CompressionCodec{
+	"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(),
+	"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
 }
 
 func (s *session) noteLoss(topic string, partition int32) {
