@@ -3,7 +3,6 @@ package kafkarecord
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -51,12 +50,8 @@ func (p *Published) PartialIndex(
 			break
 		}
 	}
-	switch {
-	case err == nil, errors.Is(err, errIndexTooLarge), ctx.Err() != nil && h.len() > 0:
+	if err == nil || errors.Is(err, errIndexTooLarge) || ctx.Err() != nil && h.len() > 0 {
 		return h, nil
-	case ctx.Err() != nil:
-		return nil, fmt.Errorf("read the events of %s: %w", p.cfg.Stream, errors.Join(ctx.Err(), client.Trouble()))
 	}
-	err = fmt.Errorf("read the events of %s: %w", p.cfg.Stream, err)
-	return nil, client.Explain(err, p.cfg.Topics.Events)
+	return nil, p.unread(ctx, client, err)
 }

@@ -74,16 +74,18 @@ func (p *Published) Index(
 	}
 	defer client.Close()
 	h, err := p.buildIndex(ctx, client, since, source)
-	switch {
-	case err == nil:
-		return h, nil
-	case ctx.Err() != nil:
-		return nil, fmt.Errorf("read the events of %s: %w", p.cfg.Stream, errors.Join(ctx.Err(), client.Trouble()))
+	if err != nil {
+		return nil, p.unread(ctx, client, err)
 	}
-	if fault, ok := errors.AsType[*bridge.Fault](err); ok {
-		return nil, fault
+	return h, nil
+}
+
+// unread returns why the events could not be read.
+func (p *Published) unread(ctx context.Context, client *kafkaclient.Client, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("read the events of %s: %w", p.cfg.Stream, errors.Join(ctx.Err(), client.Trouble()))
 	}
-	return nil, client.Explain(fmt.Errorf("read the events of %s: %w", p.cfg.Stream, err), p.cfg.Topics.Events)
+	return client.Explain(fmt.Errorf("read the events of %s: %w", p.cfg.Stream, err), p.cfg.Topics.Events)
 }
 
 // Covers returns the fault of Index if retention has deleted records that Index has to read
