@@ -303,7 +303,7 @@ func Diverged(c, other Checkpoint) bool {
 
 // DivergedFault returns the fault of a stream at ours whose store has diverged.
 func DivergedFault(ours, theirs Checkpoint) *Fault {
-	return Faultf(Permanent, "checkpoint", ReasonCheckpoint, HintTwoHistories,
+	return BlockHintf("checkpoint", ReasonCheckpoint, HintTwoHistories,
 		"diverged histories: the store is at %s of change %q, this stream at %s of change %q",
 		theirs.Version, theirs.ChangeID(), ours.Version, ours.ChangeID())
 }

@@ -94,9 +94,14 @@ type Fault struct {
 	Err      error
 }
 
-// Faultf returns a fault with the formatted error and the hint of a code.
-func Faultf(class Class, code string, reason Reason, hint Hint, format string, args ...any) *Fault {
-	return &Fault{Class: class, Code: code, Reason: reason, HintCode: hint, Err: fmt.Errorf(format, args...)}
+// Blockf returns a Permanent fault with the formatted error and a hint for the operator.
+func Blockf(code string, reason Reason, hint, format string, args ...any) *Fault {
+	return &Fault{Class: Permanent, Code: code, Reason: reason, Hint: hint, Err: fmt.Errorf(format, args...)}
+}
+
+// BlockHintf is Blockf with the code of a hint.
+func BlockHintf(code string, reason Reason, hint Hint, format string, args ...any) *Fault {
+	return &Fault{Class: Permanent, Code: code, Reason: reason, HintCode: hint, Err: fmt.Errorf(format, args...)}
 }
 
 func (f *Fault) Error() string {

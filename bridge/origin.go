@@ -67,7 +67,7 @@ func RequestFault(c *Checkpoint, want Fingerprint) *Fault {
 	if len(change.Other) == 0 {
 		return nil
 	}
-	return Faultf(Permanent, "source", ReasonSource, HintRequest,
+	return BlockHintf("source", ReasonSource, HintRequest,
 		"the settings request another list than the stream's: %s changed "+
 			"(these settings are source %s, the stream's is %s)", change, want.Digest(), c.Origin.Request.Digest())
 }

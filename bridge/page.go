@@ -3,7 +3,6 @@ package bridge
 import (
 	"crypto/sha256"
 	"encoding/base32"
-	"errors"
 	"hash/maphash"
 	"math"
 	"time"
@@ -141,7 +140,7 @@ func (s SourceIdentity) Conflict(page SourceIdentity) error {
 	if s == none || page == none || s == page {
 		return nil
 	}
-	return Faultf(Permanent, "source", ReasonSource, HintSource, "the page belongs to %s, the stream to %s", page, s)
+	return BlockHintf("source", ReasonSource, HintSource, "the page belongs to %s, the stream to %s", page, s)
 }
 
 // String returns ORGANIZATION/WORKSPACE/APPLICATION.
@@ -169,10 +168,7 @@ func (u Unread) Fault() error {
 	if u.Says != "" {
 		text = "its " + u.Where + " " + u.Says
 	}
-	return &Fault{
-		Class: Permanent, Code: "unread-cursor", Reason: ReasonConfig, Hint: u.Hint,
-		Err: errors.New("the first page names no next page, but " + text),
-	}
+	return Blockf("unread-cursor", ReasonConfig, u.Hint, "the first page names no next page, but %s", text)
 }
 
 // SmallBody is the size of a body, in bytes, below which a page may be empty. A larger

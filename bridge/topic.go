@@ -91,7 +91,9 @@ func TopicsLost(c Checkpoint, found []TopicState) *Fault {
 // TopicFault returns the fault of a stream whose topic lost events or was recreated. It is
 // retried, because a broker that lags behind may briefly show a loss.
 func TopicFault(format string, args ...any) *Fault {
-	return Faultf(Malformed, CodeTopicLost, ReasonTopic, HintTopicLost, format, args...)
+	f := BlockHintf(CodeTopicLost, ReasonTopic, HintTopicLost, format, args...)
+	f.Class = Malformed
+	return f
 }
 
 // TopicRecreated returns a Fault if the topic with a name has another id than in known,

@@ -274,10 +274,8 @@ func decodePlan(r *kgo.Record) (Job, error) {
 
 // foreign is the fault of an unreadable record.
 func foreign(r *kgo.Record, err error) error {
-	return &bridge.Fault{
-		Class: bridge.Permanent, Reason: bridge.ReasonCheckpoint, Code: "foreign",
-		Err: fmt.Errorf("offset %d in partition %d of %s, key %s: %w", r.Offset, r.Partition, r.Topic, r.Key, err),
-	}
+	return bridge.Blockf("foreign", bridge.ReasonCheckpoint, "",
+		"offset %d in partition %d of %s, key %s: %w", r.Offset, r.Partition, r.Topic, r.Key, err)
 }
 
 // decodeJob decodes a job's JSON form.

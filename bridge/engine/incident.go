@@ -79,7 +79,7 @@ func (i *incidents) findRival(ctx context.Context, e *Engine, grant bridge.Owner
 func (i *incidents) onConflict(err error) *bridge.Fault {
 	fault := &bridge.Fault{Class: bridge.Transient, Code: "conflict", Err: err}
 	if time.Since(i.conflict) < time.Minute {
-		fault = bridge.Faultf(bridge.Permanent, "conflict", bridge.ReasonOwner, bridge.HintOwner,
+		fault = bridge.BlockHintf("conflict", bridge.ReasonOwner, bridge.HintOwner,
 			"another writer moved the checkpoint twice within a minute: %w", err)
 	}
 	i.conflict = time.Now()

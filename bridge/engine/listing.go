@@ -46,7 +46,7 @@ func (s *progress) loadListing(ctx context.Context, e *Engine,
 	w, ok := at.Watermark()
 	switch l := s.at.Listing; {
 	case !ok:
-		return nil, bridge.Faultf(bridge.Permanent, "cursor", bridge.ReasonCursor, bridge.HintFollow,
+		return nil, bridge.BlockHintf("cursor", bridge.ReasonCursor, bridge.HintFollow,
 			"the cursor is no watermark, which EXPORT_FOLLOW=windows requires")
 	case l == nil:
 		s.at.Listing = bridge.BeginListing(w.At, topics)

@@ -93,7 +93,7 @@ func (o *ownerLoop) acquire(soft context.Context) (bridge.Ownership, error) {
 		case soft.Err() != nil:
 			return nil, nil //nolint:nilnil // stopped before ownership
 		case errors.Is(err, context.DeadlineExceeded) && errors.Is(err, bridge.ErrNotOwner) && o.e.cfg.Limits.Bounded():
-			return nil, o.e.blocked(bridge.Faultf(bridge.Permanent, "owner", bridge.ReasonOwner, bridge.HintOwned,
+			return nil, o.e.blocked(bridge.BlockHintf("owner", bridge.ReasonOwner, bridge.HintOwned,
 				"ownership not acquired within %s: %w", boundedPatience, err))
 		case errors.Is(err, context.DeadlineExceeded):
 			o.setState(bridge.StateStandby, nil)

@@ -22,5 +22,5 @@ func (e *Engine) checkPaused(c *bridge.Checkpoint) (pause *bridge.Fault, again t
 			again = end
 		}
 	}
-	return bridge.Faultf(bridge.Permanent, "paused", bridge.ReasonPaused, bridge.HintResume, "%s", text), again
+	return bridge.BlockHintf("paused", bridge.ReasonPaused, bridge.HintResume, "%s", text), again
 }

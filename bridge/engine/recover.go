@@ -193,7 +193,7 @@ func (s *stream) startStream(ctx context.Context) (bridge.Checkpoint, error) {
 		return bridge.Checkpoint{}, fmt.Errorf("search for earlier events: %w", err)
 	}
 	if holds {
-		return bridge.Checkpoint{}, bridge.Faultf(bridge.Permanent, "checkpoint-lost", bridge.ReasonCheckpointLost,
+		return bridge.Checkpoint{}, bridge.BlockHintf("checkpoint-lost", bridge.ReasonCheckpointLost,
 			bridge.HintCheckpointLost, "the checkpoint is lost: the topic holds events of this stream")
 	}
 	s.log.Info("starting a new stream", "start", s.e.cfg.Origin.StartText())

@@ -27,7 +27,7 @@ func (s *session) checkRequest(ctx context.Context, c bridge.Checkpoint) error {
 			return nil
 		}
 		if err := stray(c.Cursor); err != nil {
-			return bridge.Faultf(bridge.Permanent, "source", bridge.ReasonSource, bridge.HintRequest,
+			return bridge.BlockHintf("source", bridge.ReasonSource, bridge.HintRequest,
 				"%w (these settings are source %s)", err, want.Digest())
 		}
 		return nil
@@ -72,7 +72,7 @@ func (s *session) identify(p *bridge.Page, at *position.Position) error {
 		s.e.log.Warn("the settings request the export in another way: accepted, the page lists items published before",
 			"changed", strings.Join(s.unproven, ", "), "source", want.Digest())
 	case len(s.unproven) > 0:
-		return bridge.Faultf(bridge.Permanent, "source", bridge.ReasonSource, bridge.HintRequest,
+		return bridge.BlockHintf("source", bridge.ReasonSource, bridge.HintRequest,
 			"the settings changed the request (%s), and the page lists no item published before: "+
 				"it may be another list (these settings are source %s)", strings.Join(s.unproven, ", "), want.Digest())
 	case !shows && s.unasked != nil && (p.Items > 0 || !p.Tail()):

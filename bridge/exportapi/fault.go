@@ -187,17 +187,15 @@ func (f *faults) body(at bridge.Position, err error, got int) *bridge.Fault {
 }
 
 func (f *faults) size() *bridge.Fault {
-	return &bridge.Fault{Class: bridge.Permanent, Code: codeSize, Reason: bridge.ReasonSize,
-		Err:  fmt.Errorf("page is larger than %d bytes", f.cfg.MaxResponse),
-		Hint: "raise EXPORT_MAX_RESPONSE_BYTES, or lower EXPORT_PAGE_SIZE"}
+	return bridge.Blockf(codeSize, bridge.ReasonSize, "raise EXPORT_MAX_RESPONSE_BYTES, or lower EXPORT_PAGE_SIZE",
+		"page is larger than %d bytes", f.cfg.MaxResponse)
 }
 
 // schemaFault returns the fault of a body that is not exactly one page.
 func schemaFault(err error) *bridge.Fault {
 	if errors.Is(err, errTooMany) {
-		return &bridge.Fault{Class: bridge.Permanent, Code: codeSize, Reason: bridge.ReasonSize,
-			Err:  fmt.Errorf("page has more than %d items", maxItems),
-			Hint: fmt.Sprintf("lower EXPORT_PAGE_SIZE; pages of more than %d items are not supported", maxItems)}
+		hint := fmt.Sprintf("lower EXPORT_PAGE_SIZE; pages of more than %d items are not supported", maxItems)
+		return bridge.Blockf(codeSize, bridge.ReasonSize, hint, "page has more than %d items", maxItems)
 	}
 	if errors.Is(err, errCutShort) {
 		return &bridge.Fault{Code: codeDecode, Err: err,

@@ -2,7 +2,6 @@ package exportapi
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"net/url"
 	"slices"
@@ -83,8 +82,7 @@ func (r *pageReader) stray(to *url.URL, hint, format string, args ...any) *bridg
 	if to != nil && to.Host != "" {
 		name += " to host " + r.faults.clean(bridge.Position{}, to.Host)
 	}
-	return &bridge.Fault{Class: bridge.Permanent, Code: codeNextURL, Reason: bridge.ReasonConfig, Hint: hint,
-		Err: fmt.Errorf("%s "+format, append([]any{name}, args...)...)}
+	return bridge.Blockf(codeNextURL, bridge.ReasonConfig, hint, "%s "+format, append([]any{name}, args...)...)
 }
 
 // expected returns the parameters that the next URL of a page should have. The bounds are

@@ -134,8 +134,8 @@ func (r *requests) leaked(cursor string) *bridge.Fault {
 		hint = "if a parameter of the next URL has the key, set EXPORT_KEY_QUERY to its name, " +
 			"which keeps it out of cursors; else " + hint
 	}
-	return &bridge.Fault{Class: bridge.Permanent, Code: codeLeak, Reason: bridge.ReasonConfig, Hint: hint,
-		Err: fmt.Errorf("the next cursor contains %s: it is not followed or stored", name)}
+	return bridge.Blockf(codeLeak, bridge.ReasonConfig, hint,
+		"the next cursor contains %s: it is not followed or stored", name)
 }
 
 // LeakInCursor returns the name of the credential that a cursor contains, "" for none.

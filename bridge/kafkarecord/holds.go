@@ -57,11 +57,9 @@ func (p *Published) Holds(ctx context.Context) (bool, error) {
 	case ctx.Err() != nil:
 		return false, fmt.Errorf("look for records of %s: %w", p.cfg.Stream, ctx.Err())
 	case ok && !slices.ContainsFunc(incomplete.Partitions, func(p kafkaclient.Unread) bool { return p.Cause != nil }):
-		return false, p.cfg.Advise(&bridge.Fault{
-			Class: bridge.Permanent, Code: "checkpoint-lost", Reason: bridge.ReasonCheckpointLost,
-			Err: fmt.Errorf("no checkpoint found, and the search for records of stream %s is not finished: %w",
-				p.cfg.Stream, err),
-		}, bridge.HintCheckpointUnknown)
+		return false, p.cfg.Advise(bridge.Blockf("checkpoint-lost", bridge.ReasonCheckpointLost, "",
+			"no checkpoint found, and the search for records of stream %s is not finished: %w", p.cfg.Stream, err),
+			bridge.HintCheckpointUnknown)
 	}
 	return false, client.Explain(fmt.Errorf("look for records of %s: %w", p.cfg.Stream, err), p.cfg.Topics.Events)
 }

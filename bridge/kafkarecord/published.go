@@ -133,22 +133,15 @@ func (p *Published) buildIndex(
 		}
 		switch {
 		case errors.Is(err, errIndexTooLarge) && since.EndsOnly:
-			return nil, &bridge.Fault{
-				Class: bridge.Permanent, Reason: bridge.ReasonConfig, Code: "look-back",
-				Hint: "lower EXPORT_LOOK_BACK, or the range of EXPORT_LATE",
-				Err:  fmt.Errorf("topic %s holds more than %d events of the look-back, %w", p.cfg.Topics.Events, maxIndexed, err),
-			}
+			return nil, bridge.Blockf("look-back", bridge.ReasonConfig, "lower EXPORT_LOOK_BACK, or the range of EXPORT_LATE",
+				"topic %s holds more than %d events of the look-back, %w", p.cfg.Topics.Events, maxIndexed, err)
 		case errors.Is(err, errOtherIDs):
-			return nil, p.cfg.Advise(&bridge.Fault{
-				Class: bridge.Permanent, Reason: bridge.ReasonCursor, Code: "overlap",
-				Err: fmt.Errorf("topic %s holds events since %s %w", topic, since.Time.UTC().Format(time.RFC3339), err),
-			}, bridge.HintOverlapTooLong)
+			return nil, p.cfg.Advise(bridge.Blockf("overlap", bridge.ReasonCursor, "", "topic %s holds events since %s %w",
+				topic, bridge.InstantText(since.Time.UnixMilli()), err), bridge.HintOverlapTooLong)
 		case errors.Is(err, errIndexTooLarge):
-			return nil, p.cfg.Advise(&bridge.Fault{
-				Class: bridge.Permanent, Reason: bridge.ReasonCursor, Code: "overlap",
-				Err: fmt.Errorf("topic %s holds more than %d events since %s, %w",
-					p.cfg.Topics.Events, maxIndexed, since.Time.UTC().Format(time.RFC3339), err),
-			}, bridge.HintOverlapTooLong)
+			return nil, p.cfg.Advise(bridge.Blockf("overlap", bridge.ReasonCursor, "",
+				"topic %s holds more than %d events since %s, %w", p.cfg.Topics.Events, maxIndexed,
+				bridge.InstantText(since.Time.UnixMilli()), err), bridge.HintOverlapTooLong)
 		case err != nil:
 			return nil, p.cfg.unreadable(err, topic)
 		}
@@ -255,14 +248,12 @@ func (p *Published) spansAfterEnds(
 		if int(id) < len(from) && all.From <= from[id] {
 			span.From = from[id]
 		} else if int(id) < len(from) && p.cfg.Topics.HasEvents(l.Topic()) {
-			return nil, &bridge.Fault{
-				Class: bridge.Permanent, Reason: bridge.ReasonRetention, Code: "look-back",
-				Hint: "raise retention.ms of the topic; to continue: exportbridge cursor reset --to-datetime TIME --execute, " +
-					"which publishes the events since TIME again; TIME is before the position by at least " +
+			return nil, bridge.Blockf("look-back", bridge.ReasonRetention,
+				"raise retention.ms of the topic; to continue: exportbridge cursor reset --to-datetime TIME --execute, "+
+					"which publishes the events since TIME again; TIME is before the position by at least "+
 					"EXPORT_LOOK_BACK (EXPORT_LATE) and EXPORT_SETTLE",
-				Err: fmt.Errorf("partition %d of topic %s begins at offset %d, but the events published since offset %d "+
-					"must be known: the API may list them again", id, l.Topic(), all.From, from[id]),
-			}
+				"partition %d of topic %s begins at offset %d, but the events published since offset %d "+
+					"must be known: the API may list them again", id, l.Topic(), all.From, from[id])
 		}
 		if span.From < span.To {
 			spans[id] = span

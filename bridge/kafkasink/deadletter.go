@@ -34,10 +34,8 @@ func (b *builder) divert(made *builtPage, l deadLetter) error {
 		if l.defect == bridge.DefectMismatch {
 			hint = "correct EVENT_SCHEMA, or set BRIDGE_ON_SCHEMA_MISMATCH=publish, or " + hint
 		}
-		return &bridge.Fault{
-			Class: bridge.Permanent, Reason: bridge.ReasonEvent, Code: string(l.defect), Hint: hint,
-			Err: fmt.Errorf("%s: %s", nameItem(l.page, l.event), l.message(b.cfg.TimePointer)),
-		}
+		return bridge.Blockf(string(l.defect), bridge.ReasonEvent, hint,
+			"%s: %s", nameItem(l.page, l.event), l.message(b.cfg.TimePointer))
 	}
 	rec := b.deadLetter(made, l)
 	if l.defect == bridge.DefectTooLarge || l.event.Withheld() ||

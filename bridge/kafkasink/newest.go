@@ -203,11 +203,9 @@ func (k *keyRecords) decode(stream string) ([]bridge.Checkpoint, error) {
 		all = append(all, c)
 	}
 	if foreign != nil {
-		return nil, &bridge.Fault{
-			Class: bridge.Permanent, Reason: bridge.ReasonCheckpoint, Code: "foreign", Err: foreign,
-			Hint: "another program writes to the checkpoint topic under this stream's name: set another " +
-				"KAFKA_CHECKPOINT_TOPIC or stream name; if a newer exportbridge wrote it, upgrade",
-		}
+		return nil, bridge.Blockf("foreign", bridge.ReasonCheckpoint,
+			"another program writes to the checkpoint topic under this stream's name: set another "+
+				"KAFKA_CHECKPOINT_TOPIC or stream name; if a newer exportbridge wrote it, upgrade", "%w", foreign)
 	}
 	return all, nil
 }

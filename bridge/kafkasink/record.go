@@ -1,7 +1,6 @@
 package kafkasink
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -195,13 +194,10 @@ func (b *builtPage) stamp(setting string, to *destination, ev *bridge.Event) (ti
 }
 
 func (b *builder) expired(page *bridge.Page, ev *bridge.Event, to *destination) error {
-	return &bridge.Fault{
-		Class: bridge.Permanent, Reason: bridge.ReasonRetention, Code: "expired",
-		Hint: "raise retention.ms of the topic, or set BRIDGE_ON_EXPIRED=publish-time to publish such events with the " +
-			"publish time",
-		Err: fmt.Errorf("%s: time %s is outside the range that topic %s keeps (%s to %s)", nameItem(page, ev),
-			bridge.InstantText(ev.Time), to.Name, bridge.InstantText(to.span.from), bridge.InstantText(to.span.to)),
-	}
+	return bridge.Blockf("expired", bridge.ReasonRetention,
+		"raise retention.ms of the topic, or set BRIDGE_ON_EXPIRED=publish-time to publish such events with the publish time",
+		"%s: time %s is outside the range that topic %s keeps (%s to %s)", nameItem(page, ev),
+		bridge.InstantText(ev.Time), to.Name, bridge.InstantText(to.span.from), bridge.InstantText(to.span.to))
 }
 
 // eventHeaders returns the headers of an event's record.

@@ -41,7 +41,7 @@ func (c *Config) CheckBounds(ctx context.Context, source bridge.Source, before i
 	case err != nil:
 		return err
 	case ignored != nil:
-		return fault(bridge.Permanent, "bounds", bridge.ReasonConfig,
+		return bridge.Blockf("bounds", bridge.ReasonConfig,
 			"set EXPORT_START_PARAM and EXPORT_TIME_FORMAT as the API expects them",
 			"the API ignores the start of a range: a listing from now on has old events")
 	case c.NoEnd:
@@ -53,7 +53,7 @@ func (c *Config) CheckBounds(ctx context.Context, source bridge.Source, before i
 			func(e *bridge.Event) bool { return e.Time > before+far })
 	}
 	if err == nil && ignored != nil {
-		return fault(bridge.Permanent, "bounds", bridge.ReasonConfig,
+		return bridge.Blockf("bounds", bridge.ReasonConfig,
 			"set EXPORT_END_PARAM and EXPORT_TIME_FORMAT as the API expects them",
 			"the API ignores the end of a range: it lists later events")
 	}

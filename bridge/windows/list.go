@@ -61,10 +61,10 @@ func (l *Lister) complete(ctx context.Context, w window) (*collector, error) {
 		}
 		l.memory.undo()
 	}
-	return nil, fault(bridge.Transient, "window", "",
-		"if the list is at rest, check EXPORT_CURSOR_PARAM and EXPORT_CURSOR_FIRST, "+
+	return nil, &bridge.Fault{Class: bridge.Transient, Code: "window",
+		Hint: "if the list is at rest, check EXPORT_CURSOR_PARAM and EXPORT_CURSOR_FIRST, " +
 			"and that EXPORT_PARAMS asks for a fixed order",
-		fmt.Sprintf("the list moves while it is read: of %d listings no two in a row had the same items", maxListings))
+		Err: fmt.Errorf("the list moves while it is read: of %d listings no two in a row had the same items", maxListings)}
 }
 
 // listAll reads a range whole, in parts that the API can list.
@@ -106,9 +106,8 @@ func (l *Lister) list(ctx context.Context, c *collector, from, to int64) error {
 	case middle <= from && cut.moved:
 		return errMoved
 	case middle <= from:
-		return blocked(cut.hint,
-			fmt.Sprintf("the smallest listing from %s on: %s: more events may follow", bridge.Watermark{At: from}.Cursor(),
-				cut.why))
+		return blocked(cut.hint, "the smallest listing from %s on: %s: more events may follow",
+			bridge.Watermark{At: from}.Cursor(), cut.why)
 	}
 	if err := l.list(ctx, c, from, middle); err != nil {
 		return err
@@ -128,8 +127,8 @@ func (l *Lister) joins(c *collector, got listing) error {
 		}
 	case l.latest != 0 && (w.noStart || l.latest >= w.from+2*unit):
 		return blocked(hintPages+"; exportbridge cursor reset --to-current goes on without what is missing",
-			fmt.Sprintf("the list has %d events and none that was known before: the API cuts it off, "+
-				"so events between may be missing", got.items))
+			"the list has %d events and none that was known before: the API cuts it off, "+
+				"so events between may be missing", got.items)
 	}
 	return nil
 }
@@ -206,7 +205,7 @@ func (l *Lister) read(ctx context.Context, c *collector, from, to int64) (got li
 		}
 		if empties >= maxEmpties {
 			return got, blocked("set what marks the end of the results: EXPORT_MORE_FIELD, or EXPORT_CURSOR_FIELD",
-				fmt.Sprintf("the listing does not end: %d pages in a row have no items, or the same, and name a next one", empties))
+				"the listing does not end: %d pages in a row have no items, or the same, and name a next one", empties)
 		}
 		if _, was := visited[next]; was {
 			return got, &bridge.Fault{Class: bridge.Malformed, Code: "cycle", Reason: bridge.ReasonCycle,
@@ -243,8 +242,7 @@ func (l *Lister) begins(ctx context.Context, first *bridge.Page) error {
 		}
 		p, err := l.request(ctx, numbered)
 		if cut, rejected := errors.AsType[*cutOff](err); rejected {
-			return blocked(hintFirst,
-				fmt.Sprintf("page %s, which should be the first one: %s", l.cfg.First, cut.why))
+			return blocked(hintFirst, "page %s, which should be the first one: %s", l.cfg.First, cut.why)
 		}
 		if err != nil {
 			return err
@@ -255,8 +253,7 @@ func (l *Lister) begins(ctx context.Context, first *bridge.Page) error {
 		}
 	}
 	return blocked(hintFirst,
-		fmt.Sprintf("the page of number %s has other items than the page without a number: another page is the first one",
-			l.cfg.First))
+		"the page of number %s has other items than the page without a number: another page is the first one", l.cfg.First)
 }
 
 // samePage reports whether a page is the one that had the items of has, head first, a moment ago.

@@ -81,14 +81,14 @@ func (l *Lister) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, e
 	w, ok := at.Watermark()
 	switch {
 	case !ok || at.Window || at.Held == nil:
-		return nil, fault(bridge.Permanent, "cursor", bridge.ReasonCursor, "",
+		return nil, bridge.Blockf("cursor", bridge.ReasonCursor, "",
 			"the position is no watermark of a list that is followed by windows")
 	case at.Held != l.held: // a new session, or the engine dropped pages
 		l.held, l.memory = at.Held, newMemory(at.Held, &l.cfg)
 		l.pending, l.listed, l.deep, l.gap, l.looked = nil, 0, time.Time{}, false, false
 		l.older, l.olderLate, l.future, l.latest = nil, nil, nil, 0
 	case at.Cursor != l.next:
-		return nil, fault(bridge.Transient, "window", "", "", "the window at "+at.Cursor+" is to be listed again")
+		return nil, &bridge.Fault{Code: "window", Err: fmt.Errorf("the window at %s is to be listed again", at.Cursor)}
 	}
 	l.next = at.Cursor
 	if len(l.pending) == 0 {
@@ -117,11 +117,10 @@ func (l *Lister) find(ctx context.Context, at bridge.Position, w bridge.Watermar
 		switch {
 		case w.At > now.UnixMilli()+restless:
 			l.learned = false // learn the time again: one wrong Date must not block for ever
-			return fault(bridge.Permanent, "watermark", bridge.ReasonCursor,
+			return bridge.Blockf("watermark", bridge.ReasonCursor,
 				"if the clock of the API or, without a Date header, of this machine was wrong: "+
 					"exportbridge cursor reset --to-datetime TIME",
-				fmt.Sprintf("the watermark %s is ahead of the API's clock, which is at %s", w.Cursor(),
-					now.UTC().Format(time.RFC3339)))
+				"the watermark %s is ahead of the API's clock, which is at %s", w.Cursor(), bridge.InstantText(now.UnixMilli()))
 		case w.At >= limit && l.looked || l.listed != 0 && w.At == l.listed:
 			l.listed = 0
 			l.rest(at, w.At)
@@ -246,13 +245,9 @@ func (l *Lister) window(
 	}
 }
 
-func fault(class bridge.Class, code string, reason bridge.Reason, hint, text string) error {
-	return &bridge.Fault{Class: class, Code: code, Reason: reason, Hint: hint, Err: errors.New(text)}
-}
-
 // blocked is the fault of settings under which a list cannot be followed whole.
-func blocked(hint, text string) error {
-	return fault(bridge.Permanent, "window", bridge.ReasonConfig, hint, text)
+func blocked(hint, format string, args ...any) error {
+	return bridge.Blockf("window", bridge.ReasonConfig, hint, format, args...)
 }
 
 // floor returns the beginning of the unit of a time.

@@ -52,7 +52,7 @@ func (r *Range) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, er
 	defer bridge.Waiting(ctx)() // each request has its own limit
 	p, ok := placeOf(&at)
 	if !ok {
-		return nil, fault(bridge.Permanent, "cursor", bridge.ReasonCursor, "",
+		return nil, bridge.Blockf("cursor", bridge.ReasonCursor, "",
 			"the cursor is not one of this range of a list that is followed by windows")
 	}
 	if len(r.pending) == 0 || r.pending[0].At.Cursor != at.Cursor || r.pending[0].At.Start != at.Start ||
@@ -128,8 +128,7 @@ func (r *Range) part(ctx context.Context, p *place) (to int64, c *collector, err
 		if l.size = floor((to - p.from) / 2); l.size < unit || p.to != 0 {
 			l.size = unit
 			return to, nil, blocked("choose ranges without this time",
-				fmt.Sprintf("the second from %s on has too many events to remember",
-					bridge.InstantText(p.from)))
+				"the second from %s on has too many events to remember", bridge.InstantText(p.from))
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package windows
 
 import (
-	"fmt"
 	"maps"
 
 	"exportbridge/bridge"
@@ -76,8 +75,8 @@ func (w *walk) leaves(e *bridge.Event, key bridge.ItemKey, m *memory) (bool, err
 		return false, nil
 	case !timed:
 		return true, blocked("set EXPORT_ITEM_TIME and EXPORT_ITEM_TIME_FORMAT to a time that every item has",
-			fmt.Sprintf("item %d of a page has no readable time: in a list without a start "+
-				"nothing else tells whether it was published", e.Index))
+			"item %d of a page has no readable time: in a list without a start "+
+				"nothing else tells whether it was published", e.Index)
 	case w.last != 0 && e.Time > w.last:
 		w.up++
 	case w.last != 0 && e.Time < w.last:
@@ -127,7 +126,7 @@ func (w *walk) backwards() error {
 	if w.up < manyUp || w.up <= 3*w.down {
 		return nil
 	}
-	return fault(bridge.Permanent, "order", bridge.ReasonConfig,
+	return bridge.Blockf("order", bridge.ReasonConfig,
 		"if the API can list newest first, set EXPORT_PARAMS; else follow its cursor with EXPORT_FOLLOW=cursor",
 		"the list has neither start nor end, and is not newest first: new events are not at its beginning")
 }

@@ -40,20 +40,18 @@ func (at *Position) checkOlder(p *bridge.Page, rules *Rules, found *Findings) er
 	if found.Suspect = FirstItems(p); found.Suspect == at.Trusted {
 		return nil
 	}
-	return bridge.Faultf(bridge.BadCursor, CodeOlder, bridge.ReasonCursor, bridge.HintCursorRejected,
-		"the page at cursor %s lists none of the %d items that were its last ones, but older ones, as the first page does",
-		bridge.CursorHash(p.At.Cursor), len(at.Tail))
+	return badCursor(CodeOlder, "the page at cursor %s lists none of the %d items that were its last ones, "+
+		"but older ones, as the first page does", bridge.CursorHash(p.At.Cursor), len(at.Tail))
 }
 
 // checkPage rejects pages that must not be published.
 func (at *Position) checkPage(p *bridge.Page, digest uint64, found *Findings) error {
 	switch {
 	case len(p.Next) > bridge.MaxCursor:
-		return bridge.Faultf(bridge.Permanent, "cursor", bridge.ReasonCursor, bridge.HintCursorTooLong,
+		return bridge.BlockHintf("cursor", bridge.ReasonCursor, bridge.HintCursorTooLong,
 			"the next cursor has %d bytes, the limit is %d", len(p.Next), bridge.MaxCursor)
 	case isFirstPage(p, at.Border.FirstNext) && !found.Whole:
-		return bridge.Faultf(bridge.BadCursor, "first-page", bridge.ReasonCursor, bridge.HintCursorRejected,
-			"the API answered cursor %s with the first page: it leads to cursor %s again",
+		return badCursor("first-page", "the API answered cursor %s with the first page: it leads to cursor %s again",
 			bridge.CursorHash(p.At.Cursor), bridge.CursorHash(p.Next))
 	case !p.Tail() && at.visited.Has(p.Next):
 		return stuck(bridge.HintCycle, fmt.Errorf("page at cursor %s leads back to cursor %s",
@@ -63,6 +61,11 @@ func (at *Position) checkPage(p *bridge.Page, digest uint64, found *Findings) er
 			bridge.CursorHash(p.At.Cursor), p.Items))
 	}
 	return at.checkSource(p.Source)
+}
+
+func badCursor(code, format string, args ...any) error {
+	return &bridge.Fault{Class: bridge.BadCursor, Code: code, Reason: bridge.ReasonCursor,
+		HintCode: bridge.HintCursorRejected, Err: fmt.Errorf(format, args...)}
 }
 
 func stuck(advice bridge.Hint, err error) error {
@@ -118,6 +121,6 @@ func mappingFault(p *bridge.Page, sample int, row int64) *bridge.Fault {
 	if p.At.Cursor != "" {
 		page = "page at cursor " + bridge.CursorHash(p.At.Cursor)
 	}
-	return bridge.Faultf(bridge.Permanent, "mapping", bridge.ReasonMapping, bridge.HintMapping,
+	return bridge.BlockHintf("mapping", bridge.ReasonMapping, bridge.HintMapping,
 		"%d consecutive items are unreadable, for example item %d of the %s (%s)", row, e.Index, page, e.Defect)
 }

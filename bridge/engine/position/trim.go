@@ -101,7 +101,7 @@ func (at *Position) trim(p *bridge.Page, rules *Rules, r *Findings) error {
 	}
 	at.forms = t.forms
 	if n := len(at.Tail); n > rules.TailLimit {
-		return bridge.Faultf(bridge.Permanent, "tail", bridge.ReasonTail, bridge.HintTail,
+		return bridge.BlockHintf("tail", bridge.ReasonTail, bridge.HintTail,
 			"the last page has %d items, the limit is %d", n, rules.TailLimit)
 	}
 	return nil
