@@ -6,8 +6,10 @@ import (
 )
 
 var (
-	// humpOf matches the beginning of a word inside a name such as apiKey.
-	humpOf = regexp.MustCompile(`([a-z0-9])([A-Z])`)
+	// hump matches the beginning of a word inside a name such as apiKey or HMACKey, gap what
+	// separates words.
+	hump = regexp.MustCompile(`([a-z0-9])([A-Z])|([A-Z])([A-Z][a-z])`)
+	gap  = regexp.MustCompile(`[^a-z0-9/]+`)
 	// plainWord matches keys by which a list is sorted or selected, and tokens that are cursors.
 	plainWord = regexp.MustCompile(`(^|[^a-z])((sort|order|group|partition|project|issue)[^a-z]?key|` +
 		`(page|next|skip|sync|delta|continuation|cursor)[^a-z]?token)($|[^a-z])`)
@@ -25,8 +27,13 @@ var (
 // IsCredential reports whether a parameter authenticates, judged by its name, which may be a
 // JSON pointer.
 func IsCredential(name string) bool {
-	name = strings.ToLower(humpOf.ReplaceAllString(name, "${1}_$2"))
-	return credentialWord.MatchString(plainWord.ReplaceAllString(name, "$1$3"))
+	return credentialWord.MatchString(plainWord.ReplaceAllString(Words(name), "$1$3"))
+}
+
+// Words returns the words of a name, which may be a JSON pointer, in lower case and with spaces
+// between them. Slashes stay.
+func Words(name string) string {
+	return gap.ReplaceAllString(strings.ToLower(hump.ReplaceAllString(name, "$1$3 $2$4")), " ")
 }
 
 // IsCredentialHeader reports whether a header may authenticate, judged by its name.

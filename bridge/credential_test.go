@@ -17,6 +17,7 @@ func TestIsCredential(t *testing.T) {
 		"auth": true, "x-auth": true, "authorization": true, "sig": true, "X-Amz-Signature": true, "X-Amz-Credential": true,
 		"user_credentials": true, "passphrase": true, "passwd": true, "pwd": true, "pass": true, "/auth/token": true,
 		"auth[password]": true, "filter[token]": true, "secret_id": true, "token2": true,
+		"HMACKey": true, "SASKey": true, "sharedAWSKey": true,
 		"author": false, "keyword": false, "tokens": false, "monkey": false, "": false, "sort_key": false, "sortKey": false,
 		"/order/key": false, "projectKey": false, "keywords": false, "authenticated": false, "authors": false,
 		"tokens_used": false, "max_tokens": false, "auth_type": false, "oauth": false, "signature_version": false,

@@ -2,14 +2,8 @@ package nextlink
 
 import (
 	"regexp"
-	"strings"
-)
 
-// hump matches the beginning of a word inside a name such as nextPage, gap what separates
-// words.
-var (
-	hump = regexp.MustCompile(`([a-z0-9])([A-Z])|([A-Z])([A-Z][a-z])`)
-	gap  = regexp.MustCompile(`[^a-z0-9/]+`)
+	"exportbridge/bridge"
 )
 
 // leads matches the names of a next page, elsewhere those of other pages: both match the
@@ -29,12 +23,7 @@ var (
 // leadsOn reports whether a header or pointer has the name of a next cursor. Unless the
 // name is certain, as next_update is not, the value must be neither a time nor a word.
 func leadsOn(name, value string) bool {
-	words := wordsOf(name)
+	words := bridge.Words(name)
 	return leads.MatchString(words) && !elsewhere.MatchString(words) &&
 		(certain.MatchString(words) || !idle.MatchString(value))
-}
-
-// wordsOf returns the words of a name in lower case, with spaces between them.
-func wordsOf(name string) string {
-	return gap.ReplaceAllString(strings.ToLower(hump.ReplaceAllString(name, "$1$3 $2$4")), " ")
 }
