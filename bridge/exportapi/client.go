@@ -24,6 +24,8 @@ import (
 	"exportbridge/bridge/exportapi/internal/transport"
 	"exportbridge/bridge/exportapi/jsonpointer"
 	"exportbridge/bridge/internal/delay"
+
+	"golang.org/x/time/rate"
 )
 
 // Client reads one resource of one export API. It implements bridge.Source.
@@ -65,8 +67,11 @@ func New(cfg Config) (*Client, error) {
 			bridge.PointerLike(cfg.KeyPointer))
 	}
 	preset := presets[cfg.Resource]
-	urls, _ := cfg.endpoints(preset)   // validated
-	own, _ := parseRate(cfg.RateLimit) // validated
+	urls, _ := cfg.endpoints(preset) // validated
+	own := rate.Inf
+	if perSecond, _ := ParseRate(cfg.RateLimit); perSecond > 0 { // validated
+		own = rate.Limit(perSecond)
+	}
 	if cfg.Private.Encrypts() && cfg.Keys == nil {
 		return nil, errors.New("export API: EVENT_ENCRYPT requires Config.Keys")
 	}

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/linklocal"
 	"exportbridge/bridge/exportapi/internal/transport"
@@ -110,7 +108,7 @@ func (c *Config) Validate() error {
 	p.Check(c.Timeout > 0, "EXPORT_TIMEOUT", "must be above 0, for example 30s")
 	p.Check(c.MaxResponse > 0, "EXPORT_MAX_RESPONSE_BYTES", "must be above 0, for example 64MiB")
 	_, errURL := c.endpoints(presets[c.Resource])
-	_, errRate := parseRate(c.RateLimit)
+	_, errRate := ParseRate(c.RateLimit)
 	_, errProxy := c.proxy()
 	for _, err := range []error{errURL, errRate, errProxy} {
 		p.Add(err)
@@ -246,30 +244,22 @@ func (c *Config) proxy() (*url.URL, error) {
 	return proxy, nil
 }
 
-// ParseRate parses a rate limit like RateLimit. It returns requests per second, 0 for no limit.
-func ParseRate(text string) (float64, error) {
-	limit, err := parseRate(text)
-	if err != nil || limit == rate.Inf {
-		return 0, err
+// ParseRate parses a rate limit like RateLimit: "10/s", "600/m" or "100/h". It returns requests
+// per second, 0 for no limit.
+func ParseRate(text string) (perSecond float64, err error) {
+	if text == "" {
+		return 0, nil
 	}
-	return float64(limit), nil
-}
-
-// parseRate parses "10/s", "600/m" or "100/h". Empty is no limit.
-func parseRate(s string) (rate.Limit, error) {
-	if s == "" {
-		return rate.Inf, nil
-	}
-	number, unit, _ := strings.Cut(s, "/")
+	number, unit, _ := strings.Cut(text, "/")
 	n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
 	per := map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}[strings.TrimSpace(unit)]
-	limit := rate.Limit(n / per.Seconds())
+	perSecond = n / per.Seconds()
 	// The limiter counts in float64 seconds. Less than one request a day is assumed to be a
 	// mistake.
-	if err != nil || per == 0 || !(limit > 1.0/86400) || limit > 1e6 {
-		return 0, bridge.Problemf("EXPORT_RATE_LIMIT", "%q is not a rate, for example 10/s or 600/m", s)
+	if err != nil || per == 0 || !(perSecond > 1.0/86400) || perSecond > 1e6 {
+		return 0, bridge.Problemf("EXPORT_RATE_LIMIT", "%q is not a rate, for example 10/s or 600/m", text)
 	}
-	return limit, nil
+	return perSecond, nil
 }
 
 // printable reports whether s is valid as a header value.
