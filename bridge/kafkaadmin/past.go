@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaclient"
@@ -47,11 +46,9 @@ func (p *Past) vanished(
 
 // vanishedError returns the fault of a vanished topic.
 func (s *Stream) vanishedError(topic string, c bridge.Checkpoint) *bridge.Fault {
-	return s.Advise(&bridge.Fault{
-		Class: bridge.Permanent, Reason: bridge.ReasonTopic, Code: "topic_vanished",
-		Err: fmt.Errorf("topic %s no longer exists, but records were published to it (checkpoint %s, %d events)",
-			topic, c.Version, c.Events),
-	}, bridge.HintTopicVanished)
+	return s.Advise(bridge.Blockf("topic_vanished", bridge.ReasonTopic, "",
+		"topic %s no longer exists, but records were published to it (checkpoint %s, %d events)",
+		topic, c.Version, c.Events), bridge.HintTopicVanished)
 }
 
 // checkpointsLost returns an error if the event topic has events of a stream
@@ -63,11 +60,9 @@ func (s *Stream) checkpointsLost(ctx context.Context) error {
 		return err
 	}
 	if holds {
-		return s.Advise(&bridge.Fault{
-			Class: bridge.Permanent, Reason: bridge.ReasonTopic, Code: "checkpoint_topic_lost",
-			Err: fmt.Errorf("topic %s does not exist, but topic %s already holds events of stream %s",
-				s.Topics.Checkpoints, s.Topics.Events, s.Name),
-		}, bridge.HintCheckpointTopicLost)
+		return s.Advise(bridge.Blockf("checkpoint_topic_lost", bridge.ReasonTopic, "",
+			"topic %s does not exist, but topic %s already holds events of stream %s",
+			s.Topics.Checkpoints, s.Topics.Events, s.Name), bridge.HintCheckpointTopicLost)
 	}
 	return nil
 }

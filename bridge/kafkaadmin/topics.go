@@ -2,7 +2,6 @@ package kafkaadmin
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"exportbridge/bridge"
@@ -145,11 +144,8 @@ func (s *Stream) EnsureAttest(ctx context.Context) error {
 			case err != nil || topics[0].Exists:
 				return struct{}{}, err
 			case !s.CreateTopics:
-				return struct{}{}, &bridge.Fault{
-					Class: bridge.Permanent, Reason: bridge.ReasonTopic, Code: "topic_missing",
-					Err:  fmt.Errorf("topic %s does not exist", s.Topics.Attest),
-					Hint: "exportbridge topics create --execute",
-				}
+				return struct{}{}, bridge.Blockf("topic_missing", bridge.ReasonTopic,
+					"exportbridge topics create --execute", "topic %s does not exist", s.Topics.Attest)
 			}
 			return struct{}{}, s.Make(ctx, client, s.Topics.Attest)
 		})

@@ -85,13 +85,8 @@ func (c *Config) Alter(topic, setting string) string {
 		strings.Join(c.Brokers, ","), topic, setting)
 }
 
-// unusable is the fault of a topic that an operator has to fix.
-func unusable(reason bridge.Reason, code, hint, format string, args ...any) *bridge.Fault {
-	return &bridge.Fault{Class: bridge.Permanent, Reason: reason, Code: code, Hint: hint, Err: fmt.Errorf(format, args...)}
-}
-
 func (c *Config) missing(t *Topic, advice bridge.Hint) *bridge.Fault {
-	f := unusable(bridge.ReasonTopic, "unknown_topic_or_partition", "", "topic %s does not exist", t.Name)
+	f := bridge.Blockf("unknown_topic_or_partition", bridge.ReasonTopic, "", "topic %s does not exist", t.Name)
 	return c.Advise(f, advice)
 }
 
@@ -105,7 +100,7 @@ func (t *Topic) Unknown() *bridge.Fault {
 }
 
 func forbidden(t *Topic, what, grant string) *bridge.Fault {
-	return unusable(bridge.ReasonAuth, "topic_authorization_failed", grant, "topic %s: no permission to %s", t.Name, what)
+	return bridge.Blockf("topic_authorization_failed", bridge.ReasonAuth, grant, "topic %s: no permission to %s", t.Name, what)
 }
 
 // CanPublish returns why events cannot be published to a topic, or nil.
@@ -116,7 +111,7 @@ func (c *Config) CanPublish(t *Topic) error {
 	case !t.may(kmsg.ACLOperationWrite):
 		return forbidden(t, "write", c.GrantWrite(t.Name))
 	case t.Settings.Compacted:
-		return unusable(bridge.ReasonTopic, "compacted",
+		return bridge.Blockf("compacted", bridge.ReasonTopic,
 			c.Alter(t.Name, "cleanup.policy=delete"),
 			"topic %s is compacted: it would keep one record per key", t.Name)
 	}
@@ -137,7 +132,7 @@ func (c *Config) CanCheckpoint(t *Topic) error {
 	case !t.Exists:
 		return c.missing(t, bridge.HintCheckpointTopicMissing)
 	case len(t.Partitions) < CheckpointPartitions:
-		return unusable(bridge.ReasonTopic, "partitions",
+		return bridge.Blockf("partitions", bridge.ReasonTopic,
 			fmt.Sprintf("kafka-topics.sh --bootstrap-server %s --alter --topic %s --partitions %d",
 				strings.Join(c.Brokers, ","), t.Name, CheckpointPartitions),
 			"topic %s has %d partitions, %d are required: each stream has a fixed partition",
@@ -150,11 +145,11 @@ func (c *Config) CanCheckpoint(t *Topic) error {
 func (c *Config) CanKeepKeys(t *Topic) error {
 	switch {
 	case !t.Exists:
-		return unusable(bridge.ReasonTopic, "topic_missing", "if values were encrypted before, restore the topic: "+
+		return bridge.Blockf("topic_missing", bridge.ReasonTopic, "if values were encrypted before, restore the topic: "+
 			"without it they stay unreadable; otherwise: exportbridge topics create --execute",
 			"topic %s does not exist", t.Name)
 	case len(t.Partitions) != 1:
-		return unusable(bridge.ReasonTopic, "partitions", "create it again with one partition, before values are "+
+		return bridge.Blockf("partitions", bridge.ReasonTopic, "create it again with one partition, before values are "+
 			"encrypted", "topic %s has %d partitions, 1 is required: the keys of a subject have one order",
 			t.Name, len(t.Partitions))
 	}
@@ -170,7 +165,7 @@ func (c *Config) canCompact(t *Topic, what string) error {
 	case !t.may(kmsg.ACLOperationRead):
 		return c.CanRead(t)
 	case t.Settings.Known && (!t.Settings.Compacted || strings.Contains(policy, "delete")):
-		return unusable(bridge.ReasonTopic, "cleanup_policy", c.Alter(t.Name, "cleanup.policy=compact"),
+		return bridge.Blockf("cleanup_policy", bridge.ReasonTopic, c.Alter(t.Name, "cleanup.policy=compact"),
 			"topic %s has cleanup.policy %s: %s would be deleted after the retention time", t.Name, policy, what)
 	}
 	return tooSmall(t)
@@ -180,6 +175,6 @@ func tooSmall(t *Topic) error {
 	if t.Settings.MaxMessage >= MinMessage {
 		return nil
 	}
-	return unusable(bridge.ReasonTopic, "max_message_bytes", "raise max.message.bytes; Kafka's default is 1048588",
+	return bridge.Blockf("max_message_bytes", bridge.ReasonTopic, "raise max.message.bytes; Kafka's default is 1048588",
 		"topic %s allows only %d bytes per message, %d are required", t.Name, t.Settings.MaxMessage, MinMessage)
 }

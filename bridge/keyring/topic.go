@@ -136,8 +136,7 @@ func late(topic string, err error) error {
 
 // recreated is the fault of a topic that lost all keys while a Ring followed it.
 func recreated(topic string) error {
-	return &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonTopic, Code: "topic_recreated",
-		Hint: "restore the topic if possible; otherwise restart, and repeat exportbridge forget for each forgotten " +
-			"subject: the values encrypted so far stay unreadable",
-		Err: fmt.Errorf("topic %s was recreated: the keys in it are lost", topic)}
+	return bridge.Blockf("topic_recreated", bridge.ReasonTopic,
+		"restore the topic if possible; otherwise restart, and repeat exportbridge forget for each forgotten "+
+			"subject: the values encrypted so far stay unreadable", "topic %s was recreated: the keys in it are lost", topic)
 }
