@@ -15,10 +15,12 @@ const (
 	HintCursorRejected   Hint = "cursor-refused"     // rewind or reset
 	HintCursorSuspect    Hint = "cursor-suspect"     // wait for a request without a cursor
 	HintCursorTooLong    Hint = "cursor-too-long"    // report it to the operator of the API
+	HintCutOff           Hint = "list-cut-off"       // configure whole listings, or go on without what is missing
 	HintCycle            Hint = "cycle"              // reset past the cursor
 	HintFollow           Hint = "other-follow"       // restore the setting, or reset to continue from a time
 	HintForeign          Hint = "foreign-checkpoint" // use another name, or upgrade
 	HintMapping          Hint = "mapping"            // check how items are read
+	HintLookBack         Hint = "look-back"          // keep records for longer, then reset
 	HintOverdue          Hint = "fetch-overdue"      // check what the source waits for
 	HintOrigin           Hint = "other-origin"       // restore the setting, or reset to accept it
 	HintOtherStart       Hint = "other-start"        // restore the bounds, or reset to the start
@@ -32,6 +34,7 @@ const (
 	HintTail             Hint = "tail"               // reset past the last page
 	HintTopicLost        Hint = "topic-lost"         // restore the topic, publish again, or accept the loss
 	HintTwoHistories     Hint = "two-histories"      // look at the history, then reset
+	HintWatermark        Hint = "watermark-ahead"    // reset to a time before the API's clock
 )
 
 // The hints of adapters about the topics.
@@ -64,9 +67,10 @@ const (
 // Hints lists all hints.
 var Hints = []Hint{
 	HintAhead, HintCheckpointBehind, HintCheckpointLost, HintCursorBeside, HintCursorForm, HintCursorIgnored,
-	HintCursorRejected, HintCursorSuspect, HintCursorTooLong, HintCycle, HintFollow, HintForeign, HintMapping, HintOrigin,
+	HintCursorRejected, HintCursorSuspect, HintCursorTooLong, HintCutOff, HintCycle, HintFollow, HintForeign, HintLookBack,
+	HintMapping, HintOrigin,
 	HintOtherStart, HintOtherTopic, HintOverdue, HintOwned, HintOwner, HintPageFails, HintRequest, HintResume, HintSource, HintTail,
-	HintTopicLost, HintTwoHistories,
+	HintTopicLost, HintTwoHistories, HintWatermark,
 	HintCheckpointTopicLost, HintCheckpointTopicMissing, HintCheckpointUnknown, HintMissingGrants, HintOverlapTooLong,
 	HintTopicMissing, HintTopicVanished,
 	HintDeadLetters, HintEmptyEnd, HintFullPage, HintGap, HintKeyless, HintNoPosition, HintOverlapRepeats,

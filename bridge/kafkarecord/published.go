@@ -248,10 +248,7 @@ func (p *Published) spansAfterEnds(
 		if int(id) < len(from) && all.From <= from[id] {
 			span.From = from[id]
 		} else if int(id) < len(from) && p.cfg.Topics.HasEvents(l.Topic()) {
-			return nil, bridge.Blockf("look-back", bridge.ReasonRetention,
-				"raise retention.ms of the topic; to continue: exportbridge cursor reset --to-datetime TIME --execute, "+
-					"which publishes the events since TIME again; TIME is before the position by at least "+
-					"EXPORT_LOOK_BACK (EXPORT_LATE) and EXPORT_SETTLE",
+			return nil, bridge.BlockHintf("look-back", bridge.ReasonRetention, bridge.HintLookBack,
 				"partition %d of topic %s begins at offset %d, but the events published since offset %d "+
 					"must be known: the API may list them again", id, l.Topic(), all.From, from[id])
 		}

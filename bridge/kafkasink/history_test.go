@@ -357,8 +357,9 @@ func TestHeldDeleted(t *testing.T) {
 	publish(t, s, page(e))
 	truncate(t, cfg)
 	_, err = s.Index(t.Context(), bridge.Since{Topics: was, EndsOnly: true}, bridge.SourceIdentity{})
-	if f := bridge.FaultOf(err); err == nil || f.Class != bridge.Permanent || f.Reason != bridge.ReasonRetention {
-		t.Errorf("got %v, want a permanent fault with the reason retention", err)
+	if f := bridge.FaultOf(err); f.Class != bridge.Permanent || f.Reason != bridge.ReasonRetention ||
+		f.HintCode != bridge.HintLookBack {
+		t.Errorf("got %v, want a permanent fault with the reason retention and a hint", err)
 	}
 }
 

@@ -265,9 +265,7 @@ func TestFailing(t *testing.T) {
 func TestClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, err := begin(t, time.Now().Add(time.Hour), &list{page: 5}, settings(time.Minute)).step()
-		if f := bridge.FaultOf(err); err == nil || f.Class != bridge.Permanent || f.Code != "watermark" {
-			t.Errorf("got %v, want a permanent fault about the watermark", err)
-		}
+		wantFault(t, err, bridge.Permanent, string(bridge.HintWatermark))
 	})
 }
 

@@ -126,9 +126,9 @@ func (l *Lister) joins(c *collector, got listing) error {
 				hintPages)
 		}
 	case l.latest != 0 && (w.noStart || l.latest >= w.from+2*unit):
-		return blocked(hintPages+"; exportbridge cursor reset --to-current goes on without what is missing",
-			"the list has %d events and none that was known before: the API cuts it off, "+
-				"so events between may be missing", got.items)
+		return bridge.BlockHintf("window", bridge.ReasonConfig, bridge.HintCutOff,
+			"the list has %d events and none that was known before: the API cuts it off, so events between may be missing",
+			got.items)
 	}
 	return nil
 }

@@ -343,7 +343,7 @@ func (x *session) want(n int) {
 // wantFault wants a fault of a class whose hint has a word.
 func wantFault(t *testing.T, err error, class bridge.Class, word string) {
 	t.Helper()
-	if f := bridge.FaultOf(err); err == nil || f.Class != class || !strings.Contains(f.Hint, word) {
+	if f := bridge.FaultOf(err); err == nil || f.Class != class || !strings.Contains(f.Hint+string(f.HintCode), word) {
 		t.Errorf("got %v, want a fault of class %v that names %s", err, class, word)
 	}
 }

@@ -117,9 +117,7 @@ func (l *Lister) find(ctx context.Context, at bridge.Position, w bridge.Watermar
 		switch {
 		case w.At > now.UnixMilli()+restless:
 			l.learned = false // learn the time again: one wrong Date must not block for ever
-			return bridge.Blockf("watermark", bridge.ReasonCursor,
-				"if the clock of the API or, without a Date header, of this machine was wrong: "+
-					"exportbridge cursor reset --to-datetime TIME",
+			return bridge.BlockHintf("watermark", bridge.ReasonCursor, bridge.HintWatermark,
 				"the watermark %s is ahead of the API's clock, which is at %s", w.Cursor(), bridge.InstantText(now.UnixMilli()))
 		case w.At >= limit && l.looked || l.listed != 0 && w.At == l.listed:
 			l.listed = 0

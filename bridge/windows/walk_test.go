@@ -118,7 +118,11 @@ func TestUnboundedCapped(t *testing.T) {
 				}
 				l.add(40, time.Now(), 0)
 				bridge.Sleep(t.Context(), 5*time.Second)
-				wantFault(t, x.block(), bridge.Permanent, "EXPORT_PAGE_SIZE")
+				want := string(bridge.HintCutOff)
+				if form.oldest {
+					want = "EXPORT_PAGE_SIZE"
+				}
+				wantFault(t, x.block(), bridge.Permanent, want)
 			})
 		})
 	}

@@ -50,12 +50,17 @@ var EngineHints = map[bridge.Hint]string{
 	bridge.HintCursorSuspect: "wait: the request is repeated, and after three tries one without the cursor shows " +
 		"whether the cursor or the API is to blame",
 	bridge.HintCursorTooLong: "ask the operator of the API for shorter cursors: this one is too long for a request",
-	bridge.HintCycle:         "skip the cycle: exportbridge cursor reset --to-datetime TIME (or --to-cursor) --execute",
-	bridge.HintDeadLetters:   "inspect them: exportbridge tail --dlq",
+	bridge.HintCutOff: "raise EXPORT_PAGE_SIZE, or set how a page names the next one: EXPORT_CURSOR_IN, " +
+		"EXPORT_CURSOR_FIELD; exportbridge cursor reset --to-current --execute goes on without what is missing",
+	bridge.HintCycle:       "skip the cycle: exportbridge cursor reset --to-datetime TIME (or --to-cursor) --execute",
+	bridge.HintDeadLetters: "inspect them: exportbridge tail --dlq",
 	bridge.HintEmptyEnd: "raise EXPORT_EMPTY_PAGES above the pages in a row that a filter can leave empty, or " +
 		"set EXPORT_MORE_FIELD if a member of the page marks the end, then repeat the command",
 	bridge.HintForeign: "choose another CURSOR_PREFIX or stream name, or upgrade exportbridge: the store holds " +
 		"other data under this name, which is not overwritten",
+	bridge.HintLookBack: "raise retention.ms of the topic; to continue: exportbridge cursor reset --to-datetime TIME " +
+		"--execute, which publishes the events since TIME again; TIME is before the position by at least " +
+		"EXPORT_LOOK_BACK (EXPORT_LATE) and EXPORT_SETTLE",
 	bridge.HintMapping: "run exportbridge check --sample 5 to see how items are read, and set EXPORT_ITEM_TIME, " +
 		"EXPORT_ITEM_TIME_FORMAT or EXPORT_RESOURCE; BRIDGE_ON_BAD_EVENT=dlq-all diverts all of them to the DLQ, " +
 		"exportbridge cursor reset --to-datetime TIME --execute skips them",
@@ -104,6 +109,8 @@ var EngineHints = map[bridge.Hint]string{
 	bridge.HintTwoHistories: "compare the two histories with exportbridge cursor history, then " + setPosition,
 	bridge.HintUntil:        "raise --until to continue, since it was reached",
 	bridge.HintUntilBefore:  "raise --until to continue, since it was reached before",
+	bridge.HintWatermark: "check the clocks: if that of the API or, without a Date header, of this machine was wrong: " +
+		"exportbridge cursor reset --to-datetime TIME --execute",
 }
 
 // settingsCommand matches a command that takes settings, and --help after it.
