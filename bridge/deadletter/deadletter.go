@@ -89,12 +89,13 @@ type DeadLetter struct {
 	// none.
 	Redacted string
 
+	topic string // of the record
 	index string // the header HeaderIndex
 }
 
 // Read reads a record of the dead-letter topic. Missing values stay empty.
 func Read(r *kgo.Record) DeadLetter {
-	l := DeadLetter{Place: placeOf(r), Time: r.Timestamp, EventTime: bridge.NoTime, Size: len(r.Value)}
+	l := DeadLetter{Place: placeOf(r), Time: r.Timestamp, EventTime: bridge.NoTime, Size: len(r.Value), topic: r.Topic}
 	for _, h := range r.Headers {
 		value := string(h.Value)
 		switch h.Key {

@@ -37,18 +37,18 @@ type mark struct {
 
 // markNames returns the names of the mark of a dead letter: the present one, and that of older
 // versions, which letters at the same place of another topic, or of a recreated one, have too.
-func (t *Topic) markNames(l *DeadLetter) [2]string {
+func markNames(l *DeadLetter) [2]string {
 	place := fmt.Sprintf("%d/%d", l.Partition, l.Offset)
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", t.Log.Topic(), l.Time.UnixMilli()))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", l.topic, l.Time.UnixMilli()))
 	return [2]string{fmt.Sprintf("%s/%x", place, sum[:4]), place}
 }
 
 // RetriedAt returns when a retry published the dead letter, by the stream's marks; zero if
 // none did.
-func (t *Topic) RetriedAt(marks map[string][]byte, l *DeadLetter) time.Time {
-	for _, name := range t.markNames(l) {
+func RetriedAt(marks map[string][]byte, l *DeadLetter) time.Time {
+	for _, name := range markNames(l) {
 		var m mark
-		if json.Unmarshal(marks[name], &m) == nil && m.Topic == t.Log.Topic() && m.Written == l.Time.UnixMilli() {
+		if json.Unmarshal(marks[name], &m) == nil && m.Topic == l.topic && m.Written == l.Time.UnixMilli() {
 			return time.UnixMilli(m.At).UTC()
 		}
 	}

@@ -140,7 +140,7 @@ func (r *Retry) one(ctx context.Context, l *DeadLetter) (Retried, error) {
 	if !l.Whole {
 		one.From = "cursor"
 	}
-	if at := r.Topic.RetriedAt(r.marks, l); !at.IsZero() {
+	if at := RetriedAt(r.marks, l); !at.IsZero() {
 		one.Result, one.Detail = PublishedBefore, "at "+at.Format(timeLayout)
 		return one, nil
 	}
@@ -165,13 +165,13 @@ func (r *Retry) one(ctx context.Context, l *DeadLetter) (Retried, error) {
 		return one, nil
 	}
 	value, err := json.Marshal(mark{
-		Version: 1, Topic: r.Topic.Log.Topic(), Written: l.Time.UnixMilli(), ID: bridge.CutID(one.ID), Item: item,
+		Version: 1, Topic: l.topic, Written: l.Time.UnixMilli(), ID: bridge.CutID(one.ID), Item: item,
 		Into: r.kept[e.Route].ID, At: time.Now().UnixMilli(), By: r.By,
 	})
 	if err != nil {
 		return one, fmt.Errorf("encode its mark: %w", err)
 	}
-	name := r.Topic.markNames(l)[0]
+	name := markNames(l)[0]
 	switch _, err := r.Publisher.Publish(ctx, page, name, value); {
 	case errors.Is(err, bridge.ErrRejected):
 		one.Result, one.Detail = Refused, Rejection(err)

@@ -80,8 +80,8 @@ func TestRetryOtherTopic(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := deadletter.Read(records[0])
-		at := w.topic.RetriedAt(marks, &l)
-		if was := w.topic.RetriedAt(older, &l); was != at {
+		at := deadletter.RetriedAt(marks, &l)
+		if was := deadletter.RetriedAt(older, &l); was != at {
 			t.Errorf("retried at %s, by a mark of an older version at %s", at, was)
 		}
 		return !at.IsZero()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -148,5 +149,26 @@ func TestLettersOverHTTPOfAStalledPartition(t *testing.T) {
 	if _, ok := errors.AsType[*kafkaclient.IncompleteError](err); !ok ||
 		!strings.Contains(err.Error(), "was not read to its end") {
 		t.Errorf("%+v, %v; want an error that says so", found, err)
+	}
+}
+
+// TestFormerLetters: an event in a former dead-letter topic is not missing.
+func TestFormerLetters(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.env["EXPORT_URL"] = serveItems(t, func(*http.Request) ([]string, string) {
+		return []string{event("a", 0), event("b", 1), strings.Replace(event("b", 1), `"b"`, `"b", "other": 1`, 1)}, "null"
+	})
+	w.env["BRIDGE_ON_SHARED_ID"], w.env["KAFKA_CREATE_TOPICS"] = "bad-event", "true"
+	for _, topic := range []string{"dlq.old", "dlq.new"} {
+		w.env["KAFKA_DLQ_TOPIC"] = topic
+		w.runOnce(t)
+	}
+	for _, on := range []string{"dlq", "stop"} {
+		w.env["BRIDGE_ON_BAD_EVENT"] = on
+		got := runProgram(t, w.env, append([]string{"verify", "--json"}, aroundEvents()...)...)
+		if got.code != cli.ExitOK || !strings.Contains(got.stdout, `"dead_lettered": 1,`) {
+			t.Errorf("%+v, want one dead letter and no missing event", got)
+		}
 	}
 }

@@ -129,12 +129,13 @@ func (w *attestPorts) compare(ctx context.Context, from, to int64, mode reconcil
 	if c.Events.Further, err = FurtherTopics(ctx, w.Stream); err != nil {
 		return nil, err
 	}
-	there, err := w.Kafka.Exists(ctx, w.Kafka.DeadTopic())
+	dead, err := DeadTopics(ctx, w.Stream)
 	if err != nil {
 		return nil, err
 	}
-	if there {
-		c.Dead = w.reader(w.Kafka.DeadTopic())
+	if len(dead) > 0 {
+		c.Dead = w.reader(dead[0])
+		c.Dead.Further = dead[1:]
 	}
 	return c.Run(ctx, reconcile.Config{
 		From: from, To: to, Mode: mode, Batch: attestedEvents, LateThreshold: LateByDefault, By: "attest",

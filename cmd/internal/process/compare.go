@@ -38,18 +38,43 @@ type Comparison struct {
 // FurtherTopics returns the topics of a stream's routes. It adds those of former routes,
 // and of the routes of the running stream, that still exist.
 func FurtherTopics(ctx context.Context, st *config.Stream) ([]string, error) {
-	all := st.Export.Routes.Topics
+	former, err := formerTopics(ctx, st, false)
+	return slices.Concat(st.Export.Routes.Topics, former), err
+}
+
+// DeadTopics returns the dead-letter topics of a stream that exist: the one of the settings,
+// then former ones, and that of the running stream.
+func DeadTopics(ctx context.Context, st *config.Stream) ([]string, error) {
+	former, err := formerTopics(ctx, st, true)
+	if err != nil {
+		return nil, err
+	}
+	there, err := st.Kafka.Exists(ctx, st.Kafka.DeadTopic())
+	if there {
+		former = slices.Insert(former, 0, st.Kafka.DeadTopic())
+	}
+	return former, err
+}
+
+// formerTopics returns the topics of a stream's newest checkpoint that exist and that the
+// settings do not name: those of dead letters, or of events.
+func formerTopics(ctx context.Context, st *config.Stream, letters bool) (former []string, err error) {
+	topics := st.Kafka.Topics()
+	known := topics.OfEvents()
+	if letters {
+		known = append(known, st.Kafka.DeadTopic())
+	}
 	newest, err := bridge.Newest(ctx, st.Kafka.History())
 	for i := range newest.Topics {
 		t := &newest.Topics[i]
-		if err == nil && !t.DeadLetters && !slices.Contains(all, t.Name) && t.Name != st.Kafka.Topic {
+		if err == nil && t.DeadLetters == letters && !slices.Contains(known, t.Name) {
 			var there bool
 			if there, err = st.Kafka.Exists(ctx, t.Name); there {
-				all = append(slices.Clip(all), t.Name)
+				former = append(former, t.Name)
 			}
 		}
 	}
-	return all, err
+	return former, err
 }
 
 // Run compares the range of cfg. It sets the fields of cfg that follow from the settings.
@@ -76,11 +101,10 @@ func (c *Comparison) Run(ctx context.Context, cfg reconcile.Config) (*reconcile.
 		},
 	}
 	if c.Dead != nil {
-		letters := &deadletter.Topic{Log: c.Dead, Stream: st.Name}
 		ports.DeadLetters = c.Dead
 		ports.Retried = func(ctx context.Context) (func(*deadletter.DeadLetter) bool, error) {
 			marks, err := kafkasink.Marks(ctx, st.Kafka.Wired(), kafkasink.JobDLQ)
-			return func(l *deadletter.DeadLetter) bool { return !letters.RetriedAt(marks, l).IsZero() }, err
+			return func(l *deadletter.DeadLetter) bool { return !deadletter.RetriedAt(marks, l).IsZero() }, err
 		}
 	}
 	return reconcile.Run(ctx, cfg, ports)

@@ -130,7 +130,7 @@ type shownLetter struct {
 func (l *letters) shown(letter *deadletter.DeadLetter, marks map[string][]byte) shownLetter {
 	s := shownLetter{
 		Letter: letter.Place.String(), Time: letter.Time.UTC(), Reason: letter.Reason, Message: letter.Message, ID: letter.ID,
-		Size: letter.Size, Holds: "position", Retried: l.RetriedAt(marks, letter),
+		Size: letter.Size, Holds: "position", Retried: deadletter.RetriedAt(marks, letter),
 	}
 	if letter.Whole {
 		s.Holds = "bytes"

@@ -152,13 +152,13 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 	if err != nil {
 		return err
 	}
-	dead, err := lettersOf(ctx, st)
+	dead, err := deadReader(ctx, a, st)
 	if err != nil {
 		return err
 	}
-	events.Waiting, dead.Waiting = sayWaiting(a), sayWaiting(a)
+	events.Waiting = sayWaiting(a)
 	c := process.Comparison{
-		Stream: st, API: api, Events: events, Waiting: sayWaiting(a), Compared: sayCompared(a),
+		Stream: st, API: api, Events: events, Dead: dead, Waiting: sayWaiting(a), Compared: sayCompared(a),
 		Live: process.NewLiveStream(st, func(ctx context.Context) (bridge.Status, bool) {
 			s, ok, err := store.Status(ctx)
 			return s, ok && err == nil // while Redis is unreachable, the position in Kafka counts
@@ -167,9 +167,6 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 			fmt.Fprintf(a.Stderr, "waiting for stream %s to catch up: its events have no ingestion time\n", st.Name)
 		},
 	}
-	if !dead.Missing {
-		c.Dead = dead.TopicReader
-	}
 	found, err := c.Run(ctx, reconcile.Config{
 		From: from, To: to, Mode: o.mode(), Batch: o.batch, LateThreshold: o.late, By: cli.Operator(),
 	})
@@ -177,7 +174,9 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 		return verifyError(err)
 	}
 	SaySkipped(a, events)
-	SaySkipped(a, dead.TopicReader)
+	if dead != nil {
+		SaySkipped(a, dead)
+	}
 	if err := o.print(a, found); err != nil {
 		return err
 	}
@@ -267,6 +266,17 @@ func eventReader(ctx context.Context, st *config.Stream) (*kafkaclient.TopicRead
 	return &kafkaclient.TopicReader{
 		Open: st.Kafka.Open, Name: st.Kafka.Topic, Further: further, Patience: usualPatience,
 	}, cli.Explain(err)
+}
+
+// deadReader reads the stream's dead letters in all of its dead-letter topics; nil if none exists.
+func deadReader(ctx context.Context, a *cli.App, st *config.Stream) (*kafkaclient.TopicReader, error) {
+	topics, err := process.DeadTopics(ctx, st)
+	if err != nil || len(topics) == 0 {
+		return nil, cli.Explain(err)
+	}
+	return &kafkaclient.TopicReader{
+		Open: st.Kafka.Open, Name: topics[0], Further: topics[1:], Patience: usualPatience, Waiting: sayWaiting(a),
+	}, nil
 }
 
 // verdict is the error of a report with missing events.
