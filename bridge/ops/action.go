@@ -168,6 +168,9 @@ func (h *handler) move(ctx context.Context, stream string, who sender, body []by
 		return nil, err
 	}
 	switch {
+	case req.AcceptSource != "" && !bridge.IsDigest(req.AcceptSource):
+		return nil, badRequest(`"accept_source": "0123abcd", as the error of the blocked stream names it`,
+			"accept_source: %q is no source", shorten(req.AcceptSource))
 	case !req.Execute:
 		c, err := h.controller(stream)
 		if err != nil {

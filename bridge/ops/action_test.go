@@ -218,6 +218,8 @@ func TestActionBodies(t *testing.T) {
 			"2 targets"},
 		{"no time", ask{line: movePath, body: move(`{"datetime":"yesterday"}`, "")}, 400, "not a time: use "},
 		{"an unknown place", ask{line: movePath, body: move(`{"cursor":"abc"}`, "")}, 400, "cursor"},
+		{"no source", ask{line: movePath, body: move(`{"current":true}`, `,"accept_source":"SOURCE"`)}, 400,
+			`accept_source: "SOURCE" is no source`},
 		{"no reason for a plan", ask{line: movePath, body: `{"to":{"shift":-5}}`}, 400, "reason is empty"},
 		{"not confirmed", ask{line: movePath, body: move(`{"shift":-5}`, `,"execute":true,"base_epoch":3`)}, 400, "confirm"},
 		{"confirmed for another stream",
