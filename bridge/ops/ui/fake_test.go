@@ -78,7 +78,8 @@ type fakeBridge struct {
 	silent     bool // nothing is sent on them
 	standby    bool // this process stands by for all streams
 	posts      []posted
-	answers    []answer // to the next actions
+	answers    []answer      // to the next actions
+	late       chan struct{} // the next action is answered once it is closed; may be nil
 }
 
 func newFakeBridge(t *testing.T, reports ...report) *fakeBridge {
@@ -201,25 +202,32 @@ func (f *fakeBridge) listHistory(w http.ResponseWriter, _ *http.Request) {
 
 func (f *fakeBridge) act(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	a, late := f.answerTo(r), f.late
+	f.late = nil
+	f.mu.Unlock()
+	if late != nil {
+		<-late
+	}
+	writeJSON(w, a.code, a.body)
+}
+
+// answerTo returns the answer to an action; f.mu is held.
+func (f *fakeBridge) answerTo(r *http.Request) answer {
 	var body object
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil || r.Header.Get("Content-Type") != "application/json" {
-		writeJSON(w, http.StatusBadRequest, object{"error": "not JSON"})
-		return
+		return answer{http.StatusBadRequest, object{"error": "not JSON"}}
 	}
 	f.posts = append(f.posts, posted{Path: r.URL.EscapedPath(), Token: r.Header.Get("Authorization"), Body: body})
 	if !f.mayAct(r) {
-		writeJSON(w, http.StatusUnauthorized, object{"error": "the token is not the bridge's",
-			"hint": "the content of HTTP_ADMIN_TOKEN_FILE"})
-		return
+		return answer{http.StatusUnauthorized, object{"error": "the token is not the bridge's",
+			"hint": "the content of HTTP_ADMIN_TOKEN_FILE"}}
 	}
 	if len(f.answers) == 0 {
-		writeJSON(w, http.StatusInternalServerError, object{"error": "the test expects no action"})
-		return
+		return answer{http.StatusInternalServerError, object{"error": "the test expects no action"}}
 	}
 	a := f.answers[0]
 	f.answers = f.answers[1:]
-	writeJSON(w, a.code, a.body)
+	return a
 }
 
 // events sends the status ten times a second: more often than the real one, so

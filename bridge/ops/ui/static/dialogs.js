@@ -34,10 +34,12 @@ export class Actions {
   unlock(next) {
     const input = $('token');
     input.value = '';
-    ask($('token-dialog'), async () => {
-      const session = await getJSON('api/v1/session', input.value.trim());
+    const still = ask($('token-dialog'), async () => {
+      const secret = input.value.trim();
+      const session = await getJSON('api/v1/session', secret);
+      if (!still()) return;
       if (!session.read || (mayRead() && !session.write)) throw new ApiError(401, session.name ? 'this token may only read' : 'invalid token', 'paste your token, or the content of HTTP_ADMIN_TOKEN_FILE');
-      token.set(input.value.trim());
+      token.set(secret);
       input.value = '';
       $('token-dialog').close();
       this.signedIn(session);
@@ -77,12 +79,12 @@ export class Actions {
     $('hold-for').hidden = !pausing;
     $('hold-reason').value = '';
     setText($('hold-submit'), pausing ? 'Pause' : 'Resume');
-    ask($('hold-dialog'), async () => {
+    const still = ask($('hold-dialog'), async () => {
       const body = { reason: $('hold-reason').value.trim() };
       if (pausing) body.for = $('hold-length').value;
       const answer = await this.act(streamPath(stream, action), body);
       accepted(answer);
-      $('hold-dialog').close();
+      if (still()) $('hold-dialog').close();
       toast(name(stream), ` ${pausing ? 'paused' : 'resumed'} at entry ${place(answer)}, acknowledged by ${answer.by}.`);
       this.refreshed();
     }, undefined, (error) => this.signIn(error));
@@ -108,8 +110,7 @@ export class Actions {
   async planMove(stream, fields) {
     const body = { to: target(fields), reason: fields.reason.value.trim(), execute: false };
     const plan = await this.act(streamPath(stream, 'move'), body);
-    setText($('move-again'), sentence(again(plan.repeats_min, plan.repeats_max, plan.repeats_unknown)));
-    return { body, plan, rows: planRows(plan, body) };
+    return { body, plan, rows: planRows(plan, body), again: sentence(again(plan.repeats_min, plan.repeats_max, plan.repeats_unknown)) };
   }
 
   async executeMove(stream, { body, plan }, confirm) {

@@ -113,9 +113,9 @@ export class Jobs extends Listing {
       $('hold-for').hidden = true;
       $('hold-reason').value = '';
       setText($('hold-submit'), cancelling ? 'Cancel the job' : 'Resume the job');
-      ask($('hold-dialog'), async () => {
+      const still = ask($('hold-dialog'), async () => {
         await this.actions.act(`api/v1/jobs/${encodeURIComponent(job.id)}/${action}`, { reason: $('hold-reason').value.trim(), execute: true });
-        $('hold-dialog').close();
+        if (still()) $('hold-dialog').close();
         toast(`${job.kind} `, el('code', null, job.id), cancelling ? ' cancelled.' : ' resumed.');
         this.actions.refreshed();
       }, undefined, (error) => this.actions.signIn(error));

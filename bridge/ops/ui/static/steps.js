@@ -1,16 +1,22 @@
 // Requests in dialogs: one at a time; changes of a stream take two steps.
 
-import { $, el, setText } from './dom.js';
+import { $, el, setText, toast } from './dom.js';
 import { remedyOf, sentence } from './format.js';
+
+const asked = new WeakMap(); // dialog -> the last act of ask
 
 // ask opens a dialog and calls act when its form is submitted, one call at a time. The dialog
 // shows an error of act and stays open, with the button that remedy returns. After act, ready
-// decides whether the form can be submitted again.
+// decides whether the form can be submitted again. ask returns a function that tells whether
+// the dialog is still open for this act: a late answer must not change the next one.
 export function ask(dialog, act, ready = () => true, remedy = () => null) {
   const form = dialog.querySelector('form');
   const problem = dialog.querySelector('.problem');
   const submit = form.querySelector('[type=submit]');
+  asked.set(dialog, act);
+  const still = () => dialog.open && asked.get(dialog) === act;
   showProblem(problem, null);
+  dialog.removeAttribute('aria-busy');
   submit.disabled = !ready();
   form.onsubmit = async (event) => {
     event.preventDefault();
@@ -21,13 +27,15 @@ export function ask(dialog, act, ready = () => true, remedy = () => null) {
     try {
       await act();
     } catch (error) {
-      showProblem(problem, error, remedy(error));
-    } finally {
-      submit.disabled = !ready();
-      dialog.removeAttribute('aria-busy');
+      if (still()) showProblem(problem, error, remedy(error));
+      else toast(sentence(error.message));
     }
+    if (!still()) return;
+    submit.disabled = !ready();
+    dialog.removeAttribute('aria-busy');
   };
   dialog.showModal();
+  return still;
 }
 
 // showProblem shows an error with its hint, or with a button that does what the hint says. It
@@ -42,8 +50,8 @@ function showProblem(box, error, remedy) {
 }
 
 // Steps is a dialog with two steps: the plan, and its execution after the stream's name was
-// typed. The ids of its elements begin with a prefix. plan requests and shows a plan, execute
-// executes it, words are the texts of the submit button in each step.
+// typed. The ids of its elements begin with a prefix. plan requests a plan, execute executes
+// it, words are the texts of the submit button in each step.
 export class Steps {
   planned = null;
 
@@ -61,7 +69,7 @@ export class Steps {
     this.stream = stream;
     setText(this.part('name'), stream);
     this.back();
-    ask(this.part('dialog'), () => this.submit(), () => this.ready(), (error) => this.remedy(error));
+    this.still = ask(this.part('dialog'), () => this.submit(), () => this.ready(), (error) => this.remedy(error));
   }
 
   back() {
@@ -90,13 +98,18 @@ export class Steps {
   }
 
   async submit() {
+    const { still } = this;
     if (!this.planned) return this.preview();
     await this.execute(this.stream, this.planned, this.form.elements.confirm.value);
-    return this.part('dialog').close();
+    return still() ? this.part('dialog').close() : undefined;
   }
 
   async preview() {
-    this.planned = await this.plan(this.stream, this.form.elements);
+    const { still } = this;
+    const planned = await this.plan(this.stream, this.form.elements);
+    if (!still()) return;
+    this.planned = planned;
+    if (planned.again) setText(this.part('again'), planned.again);
     this.part('rows').replaceChildren(...this.planned.rows.flatMap(([name, text]) => [el('dt', null, name), el('dd', null, text)]));
     this.form.elements.confirm.value = '';
     this.step(2);
@@ -105,8 +118,9 @@ export class Steps {
 
   // again plans again, for the button of an error.
   again = async () => {
+    const { still } = this;
     const problem = this.part('problem');
     showProblem(problem, null);
-    await this.preview().catch((error) => showProblem(problem, error, this.remedy(error)));
+    await this.preview().catch((error) => still() && showProblem(problem, error, this.remedy(error)));
   };
 }
