@@ -91,7 +91,7 @@ func (p *pausing) plan(ctx context.Context, streams []*control.Controller) error
 		for i := range all {
 			plan[i] = pauseReport{Stream: all[i].Stream, Kind: p.kind, State: all[i].Brief(time.Now()).Condition}
 		}
-		return cli.PrintJSON(p.app.Stdout, plan)
+		return errors.Join(cli.PrintJSON(p.app.Stdout, plan), unreachable(all))
 	}
 	text := fmt.Sprintf("%s %s\n", p.kind, statusTable(p.app, all, 0))
 	_, err := fmt.Fprintln(p.app.Stdout, text+"  dry run: nothing was changed. Add --execute to apply.")

@@ -81,6 +81,20 @@ func TestPauseMany(t *testing.T) {
 	}
 }
 
+// TestPlanOfPauseWithoutRedis: a plan without the state of a stream is an error in each form.
+func TestPlanOfPauseWithoutRedis(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.redis.Close()
+	w.env["REDIS_TIMEOUT"] = "1s"
+	for _, args := range []string{"pause --all", "pause --all --json"} {
+		if got := runProgram(t, w.env, strings.Fields(args)...); got.code != cli.ExitFailed ||
+			!strings.Contains(got.stderr, "no answer from redis") {
+			t.Errorf("%s: %+v, want an error that names Redis", args, got)
+		}
+	}
+}
+
 // Wrong calls change nothing.
 func TestPauseManyWrong(t *testing.T) {
 	t.Parallel()
