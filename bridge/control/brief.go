@@ -3,6 +3,7 @@ package control
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -103,6 +104,8 @@ func (r *Report) Brief(now time.Time) Brief {
 		if r.MembersKnown && len(r.Members) == 0 {
 			b.Why = "not running"
 		}
+	case l == nil && r.Ended() != "":
+		b.Condition, b.Why = StateEnded, r.Ended()
 	case l == nil && r.MembersKnown && len(r.Members) == 0:
 		b.Condition, b.Why = StateNone, strings.Join(r.Notes, "; ")
 	case l == nil:
@@ -126,6 +129,21 @@ func (r *Report) Brief(now time.Time) Brief {
 		}
 	}
 	return b
+}
+
+// Ended says that a stream that no process runs is done: its newest checkpoint is at its end,
+// Origin.End. It returns "" for any other stream.
+func (r *Report) Ended() string {
+	c := r.Checkpoint
+	switch {
+	case r.Live != nil || !r.MembersKnown || len(r.Members) > 0:
+	case c == nil || c.Origin.End == 0 || !c.Drained:
+	case c.EndedEmpty > 0:
+		return fmt.Sprintf("the window ended after %d empty pages in a row: more events may follow", c.EndedEmpty)
+	default:
+		return "the window ended"
+	}
+	return ""
 }
 
 // conditionOf returns the condition of a stream that a process reports, and why.

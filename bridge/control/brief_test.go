@@ -24,6 +24,7 @@ func TestBrief(t *testing.T) {
 	}
 	odd := []bridge.Warning{{Text: "odd"}}
 	paused := &bridge.Checkpoint{Version: bridge.Version{Epoch: 2}, PausedUntil: bridge.Forever}
+	done := &bridge.Checkpoint{Drained: true, Origin: bridge.Origin{End: 1}}
 	tests := []struct { // worst first
 		live       *bridge.Status
 		checkpoint *bridge.Checkpoint
@@ -59,6 +60,7 @@ func TestBrief(t *testing.T) {
 			want: bridge.StateIdle},
 		{live: live(bridge.StateStopped, func(s *bridge.Status) { s.Ended = "after 5 events" }), want: control.StateEnded,
 			why: "after 5 events"},
+		{checkpoint: done, known: true, want: control.StateEnded, why: "the window ended"},
 	}
 	var briefs []control.Brief
 	for i, tc := range tests {
@@ -85,7 +87,7 @@ func TestBrief(t *testing.T) {
 	for _, b := range briefs {
 		got += b.Stream
 	}
-	if want := "abcdefghijklmnop"; got != want {
+	if want := "abcdefghijklmnopq"; got != want {
 		t.Errorf("order %s, want %s", got, want)
 	}
 }

@@ -43,6 +43,8 @@ func describeState(s *bridge.Status, now time.Time) string {
 		state += ": " + process.Cut(s.Error, 80)
 	case s.State == bridge.StateBackoff:
 		state = fmt.Sprintf("retry in %s: %s", retryIn, process.Cut(s.Error, 60))
+	case s.State == bridge.StateStopped && s.Ended != "":
+		state = "ended: " + s.Ended
 	case s.State == bridge.StatePaused:
 		state = pauseText(s.PausedUntil, now)
 	case s.State == bridge.StateBlocked:

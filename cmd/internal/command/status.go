@@ -304,6 +304,8 @@ func (s *streamStatus) stateText(now time.Time) string {
 			text += ", not running"
 		}
 		return text + resumeText(s.Checkpoint.PausedUntil)
+	case s.Ended() != "":
+		return "ended: " + s.Ended()
 	case s.unseen() && s.redisFull:
 		return "running; what it does is unknown, since Redis is at its maxmemory and rejects writes"
 	case s.unseen():

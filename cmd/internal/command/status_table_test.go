@@ -2,10 +2,12 @@ package command
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/control"
@@ -88,4 +90,31 @@ func fourStreams(t *testing.T) *world {
 	}
 	w.runOnce(t)
 	return w
+}
+
+// TestEndedBeside: a stream that has ended while its process runs another one is not in trouble.
+func TestEndedBeside(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	maps.Copy(w.env, map[string]string{
+		"BRIDGE_STREAMS": "a,b", "STREAM_A_EXPORT_RESOURCE": "events", "STREAM_B_EXPORT_RESOURCE": "events",
+		"STREAM_A_EXPORT_END": "2026-11-02T00:00:00Z", "KAFKA_CREATE_TOPICS": "true", "HTTP_ADDR": "off",
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan result, 1)
+	go func() { done <- runOn(ctx, cli.Stdio{}, w.env, "run") }()
+	var got result
+	for began := time.Now(); !strings.Contains(got.stdout, "state      ended: the window ended\n"); {
+		if got = runProgram(t, w.env, "status", "--stream", "a"); time.Since(began) > time.Minute {
+			t.Errorf("%+v", got)
+			break
+		}
+	}
+	if got := runProgram(t, w.env, "status", "--stream", "b"); strings.Contains(got.stdout, "ended") {
+		t.Errorf("%+v", got)
+	}
+	stop()
+	if got := <-done; got.code != cli.ExitOK {
+		t.Errorf("%+v", got)
+	}
 }

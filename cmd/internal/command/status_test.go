@@ -35,6 +35,9 @@ func TestStatusRows(t *testing.T) {
 		}
 	}
 	moved, fresh, drained, paused := committed(time.Hour), committed(0), committed(time.Hour), committed(time.Minute)
+	done, doubtful := committed(time.Hour), committed(time.Hour)
+	done.Drained, done.Origin.End = true, now.UnixMilli()
+	doubtful.Drained, doubtful.Origin.End, doubtful.EndedEmpty = true, now.UnixMilli(), 5
 	moved.Epoch++
 	fresh.Cursor, fresh.PositionTime = "", 0
 	drained.Drained = true
@@ -82,6 +85,10 @@ func TestStatusRows(t *testing.T) {
 		"not running": {nil, drained,
 			map[string]string{"position": "2026-11-20 12:00:00Z, 1h0m ago, at the end of what was read", "speed": "",
 				"published": ""}},
+		"ended": {nil, done, map[string]string{"state": "ended: the window ended"}},
+		"ended, as far as read": {nil, doubtful, map[string]string{
+			"state": "ended: the window ended after 5 empty pages in a row: more events may follow",
+		}},
 		"events fit their schema": {fitting, drained, map[string]string{
 			"schema": "no event differs from EVENT_SCHEMA since the start; not compared: topic rare", "differs": "",
 		}},

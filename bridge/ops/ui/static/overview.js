@@ -101,7 +101,7 @@ function phrase(r, state, away) {
     case 'paused': return `Paused ${until(l?.paused_until ?? r.checkpoint?.paused_until)}. Resumes at this position; no event is lost.`;
     case 'standby': return 'This process does not run the stream, and takes over when nobody does. The owner is not known yet.';
     case 'starting': return 'Reading the checkpoint.';
-    case 'ended': return `Ended: ${l.ended}.`;
+    case 'ended': return `Ended: ${l?.ended ?? r.brief.why}.`;
     case 'stopped': return 'This process has stopped the stream.';
   }
   if (l) return `The owner reports the state “${l.state}”, unknown to this version.`;
