@@ -142,7 +142,7 @@ func secondText(ms int64) string { return time.UnixMilli(ms).UTC().Format(cli.Ti
 
 // committedText describes the last commit. events is the noun after its number of events.
 func committedText(c *bridge.Checkpoint, events string, now time.Time) string {
-	ago := cli.RoundDuration(now.Sub(time.UnixMilli(c.WrittenAt)))
+	ago := cli.RoundDuration(max(0, now.Sub(time.UnixMilli(c.WrittenAt)))) // the owner's clock may be ahead
 	return fmt.Sprintf("entry %s, page %s, %s %s, %s ago",
 		c.Version, humanize.Comma(c.Pages), humanize.Comma(c.Events), events, ago)
 }

@@ -35,9 +35,10 @@ func TestStatusRows(t *testing.T) {
 		}
 	}
 	moved, fresh, drained, paused := committed(time.Hour), committed(0), committed(time.Hour), committed(time.Minute)
-	done, doubtful := committed(time.Hour), committed(time.Hour)
+	done, doubtful, ahead := committed(time.Hour), committed(time.Hour), committed(0)
 	done.Drained, done.Origin.End = true, now.UnixMilli()
 	doubtful.Drained, doubtful.Origin.End, doubtful.EndedEmpty = true, now.UnixMilli(), 5
+	ahead.WrittenAt = now.Add(time.Minute).UnixMilli()
 	moved.Epoch++
 	fresh.Cursor, fresh.PositionTime = "", 0
 	drained.Drained = true
@@ -86,6 +87,8 @@ func TestStatusRows(t *testing.T) {
 			map[string]string{"position": "2026-11-20 12:00:00Z, 1h0m ago, at the end of what was read", "speed": "",
 				"published": ""}},
 		"ended": {nil, done, map[string]string{"state": "ended: the window ended"}},
+		"the owner's clock is ahead": {nil, ahead,
+			map[string]string{"committed": "entry 1.5, page 0, 99 events up to the cursor, 0s ago"}},
 		"ended, as far as read": {nil, doubtful, map[string]string{
 			"state": "ended: the window ended after 5 empty pages in a row: more events may follow",
 		}},

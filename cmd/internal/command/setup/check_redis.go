@@ -90,7 +90,7 @@ func ownerOf(status *bridge.Status, now time.Time) finding {
 		text += fmt.Sprintf(" (%s)", status.Reason)
 	}
 	if !status.Since.IsZero() {
-		text += fmt.Sprintf(" for %s", cli.RoundDuration(now.Sub(status.Since)))
+		text += fmt.Sprintf(" for %s", cli.RoundDuration(max(0, now.Sub(status.Since))))
 	}
 	if status.Error == "" {
 		return info(text)

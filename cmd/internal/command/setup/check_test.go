@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"exportbridge/bridge"
 	"exportbridge/bridge/control"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
@@ -50,5 +51,15 @@ func TestSelects(t *testing.T) {
 		if got := selects(item, strings.Split(pointer, "/")[1:]); got != want {
 			t.Errorf("%s: %v, want %v", pointer, got, want)
 		}
+	}
+}
+
+// TestOwnerAhead: a state of an owner whose clock is ahead has no negative age.
+func TestOwnerAhead(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	got := ownerOf(&bridge.Status{Owner: "one", State: bridge.StateRunning, Since: now.Add(time.Minute)}, now)
+	if got.Text != "one, epoch 0, running for 0s" {
+		t.Errorf("%q", got.Text)
 	}
 }
