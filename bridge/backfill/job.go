@@ -165,6 +165,16 @@ func (j *Job) Publishes(topics []string) bool {
 	return slices.ContainsFunc(j.Topics(), func(t string) bool { return slices.Contains(topics, t) })
 }
 
+// EventsSince returns the number of events that the windows after a time have published.
+func (j *Job) EventsSince(since int64) (events int64) {
+	for i := range j.Windows {
+		if w := &j.Windows[i]; w.To > since {
+			events += w.Events - w.Dropped
+		}
+	}
+	return events
+}
+
 // lists reports whether the windows list their ranges, as a stream that follows windows.
 func (j *Job) lists() bool { return j.Version >= listed }
 

@@ -85,6 +85,9 @@ type Ports struct {
 	// Log and Group are the ports to Kafka; required.
 	Log   CheckpointLog
 	Group Group
+	// Backfilled returns the number of events at a time, in milliseconds since the epoch, or
+	// later that backfills have published; may be nil. It may count some earlier ones.
+	Backfilled func(ctx context.Context, since int64) (int64, error)
 	// OpenSink returns a sink for one change, which the Controller closes after use.
 	OpenSink func() (bridge.Sink, error)
 }

@@ -56,6 +56,14 @@ func (r Repeats) underOther() Repeats {
 	return between(0, r.Max)
 }
 
+// plus returns the number with up to n more events.
+func (r Repeats) plus(n int64) Repeats {
+	if n == 0 || r.Max < 0 {
+		return r
+	}
+	return between(r.Min, r.Max+Count(n))
+}
+
 // between returns a number with bounds. A lower bound of 0 without an upper one is no
 // bound.
 func between(least, most Count) Repeats {

@@ -69,6 +69,28 @@ func (p *planner) repeatsFrom(ctx context.Context, t time.Time) (r Repeats, trus
 	return between(least, most), least > 0
 }
 
+// addBackfilled adds the events of backfills to a reset to a time. The stream did not publish
+// them, and its counts lack them.
+func (p *planner) addBackfilled(ctx context.Context, m *Move, since int64) {
+	if p.ports.Backfilled == nil {
+		return
+	}
+	n, err := p.ports.Backfilled(ctx, since)
+	if err != nil {
+		why := "the events of backfills, which come again too, cannot be counted: " + cut(err.Error(), 120)
+		if m.note("%s", why); m.Min > 0 {
+			m.Max, m.Pages = Unknown, Unknown
+		} else if m.Why == "" {
+			m.Repeats = unknown(why)
+		}
+		return
+	}
+	if n > 0 {
+		m.Repeats = m.plus(n)
+		m.note("up to %d events of backfills come again too", n)
+	}
+}
+
 // around returns the newest entry of the stream's branch whose position is before t, and
 // the oldest entry whose position is late or after it; nil if there is none.
 func (p *planner) around(ctx context.Context, t, late time.Time) (before, later *bridge.Checkpoint, err error) {

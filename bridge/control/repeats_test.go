@@ -1,7 +1,9 @@
 package control_test
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -194,5 +196,33 @@ func TestRepeatsUnknownUnderOtherSettings(t *testing.T) {
 		r.engine.Origin.Events = []string{"click"}
 		r.control()
 		r.repeats(control.ResetToCursor{Cursor: "elsewhere"}, notKnown)
+	})
+}
+
+// TestRepeatsOfBackfills: a reset to a time also publishes again what backfills published.
+func TestRepeatsOfBackfills(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
+		now, broken := r.now(), error(nil)
+		toTime := control.ResetToTime{Time: time.UnixMilli(1)}
+		own := r.plan(toTime).Repeats
+		var asked []int64
+		r.ports.Backfilled = func(_ context.Context, since int64) (int64, error) {
+			asked = append(asked, since)
+			return 7, broken
+		}
+		r.control()
+		all := exactly(now, bridge.Checkpoint{})
+		r.repeats(control.ResetToEarliest{}, between(int64(all.Max), int64(all.Max)+7))
+		r.repeats(toTime, between(int64(own.Min), int64(own.Max)+7))
+		r.repeats(control.RewindToEntry{Entry: r.entryOf(12).Version}, exactly(now, r.entryOf(12)))
+		if !slices.Equal(asked, []int64{0, 1}) {
+			t.Errorf("asked for the events since %v", asked)
+		}
+		broken = errors.New("no answer")
+		r.repeats(control.ResetToEarliest{}, control.Repeats{Min: all.Max, Max: control.Unknown, Pages: control.Unknown})
+		if m := r.plan(control.ResetToEarliest{}); !strings.Contains(strings.Join(m.Notes, "\n"), "no answer") {
+			t.Errorf("notes %q", m.Notes)
+		}
 	})
 }

@@ -296,7 +296,9 @@ func (p *planner) countCursor(ctx context.Context, m *Move) (known bool) {
 }
 
 func (ResetToEarliest) plan(ctx context.Context, p *planner) (*Move, error) {
-	return newMove("the earliest event", bridge.Target{}, p.repeatsAll(ctx)), nil
+	m := newMove("the earliest event", bridge.Target{}, p.repeatsAll(ctx))
+	p.addBackfilled(ctx, m, 0)
+	return m, nil
 }
 
 func (t ResetToTime) plan(ctx context.Context, p *planner) (*Move, error) {
@@ -306,6 +308,7 @@ func (t ResetToTime) plan(ctx context.Context, p *planner) (*Move, error) {
 	if trusts {
 		m.note("an event listed more than EXPORT_OVERLAP (%s) after its time may not come again", p.cfg.Overlap)
 	}
+	p.addBackfilled(ctx, m, ms)
 	if at, known := p.from.KnownPosition(); !p.from.Zero() && known && ms > max(at, p.from.Origin.Start) {
 		m.note(aheadNote)
 	}

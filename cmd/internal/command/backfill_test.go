@@ -105,3 +105,26 @@ func TestBackfillOfACompactedEpoch(t *testing.T) {
 		t.Errorf("%+v, want it rejected", got)
 	}
 }
+
+// TestPlanAfterABackfill: the plan of a reset counts the events that a backfill published.
+func TestPlanAfterABackfill(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.env["EXPORT_URL"], w.env["EXPORT_START"] = boundedExport(t, small), nth(10)
+	w.runOnce(t)
+	plan := func(target, want string, backfilled bool) {
+		t.Helper()
+		got := runProgram(t, w.env, append([]string{"cursor", "reset"}, strings.Fields(target)...)...)
+		if got.code != cli.ExitOK || !strings.Contains(got.stdout, "  again  "+want) ||
+			strings.Contains(got.stdout, "up to 10 events of backfills come again too") != backfilled {
+			t.Errorf("%s: %+v, want %s", target, got, want)
+		}
+	}
+	plan("--to-earliest", "10 events, with the same ce_id\n", false)
+	if got := runProgram(t, w.env, "backfill", "--from", nth(0), "--to", nth(10), "--here", "--execute"); got.code != cli.ExitOK {
+		t.Fatalf("%+v", got)
+	}
+	plan("--to-earliest", "10 to 20 events, with the same ce_id\n", true)
+	plan("--to-datetime "+nth(5), "at most 20 events, with the same ce_id\n", true)
+	plan("--to-datetime "+nth(10), "at most 10 events, with the same ce_id\n", false)
+}

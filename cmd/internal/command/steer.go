@@ -8,8 +8,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/control"
 	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkastream"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cursorstore"
@@ -82,9 +85,25 @@ func controllerOf(
 	group.Shared = shared
 	return control.New(cfg, control.Ports{
 		Store: store, Entries: store, Inbox: store, Live: store, Directory: client,
-		Log: kafka.History(), Group: group,
+		Log: kafka.History(), Group: group, Backfilled: backfilled(&kafka),
 		OpenSink: func() (bridge.Sink, error) { return kafka.Sink() },
 	})
+}
+
+// backfilled returns the Backfilled of a stream. It keeps nothing of what it reads: plans are
+// rare, and a process has a controller for each stream.
+func backfilled(kafka *kafkastream.Config) func(context.Context, int64) (int64, error) {
+	return func(ctx context.Context, since int64) (int64, error) {
+		jobs, topics := backfill.NewJobs(kafka.Jobs(new(kafkasink.JobLogs)), kafka.Stream), kafka.Topics()
+		all, err := jobs.List(ctx, 0)
+		var events int64
+		for i := range all {
+			if j := &all[i]; j.Kind == backfill.Backfill && j.Publishes(topics.OfEvents()) {
+				events += j.EventsSince(since)
+			}
+		}
+		return events, err
+	}
 }
 
 // change is the common part of the commands that change a stream.
