@@ -83,6 +83,11 @@ func partDigest(name, value string) string {
 // Known reports whether the fingerprint is known.
 func (f Fingerprint) Known() bool { return strings.HasPrefix(string(f), fingerprintVersion+" ") }
 
+// Private reports whether f has rules for private data, or a key of identities.
+func (f Fingerprint) Private() bool {
+	return strings.Contains(string(f), " "+PartRules+"=") || strings.Contains(string(f), " "+PartIdentity)
+}
+
 // Digest returns the eight digits with which an operator accepts f; empty if f is unknown.
 func (f Fingerprint) Digest() string {
 	if !f.Known() {

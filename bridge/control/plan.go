@@ -32,6 +32,8 @@ type Plan struct {
 	To     Endpoint `json:"to"`
 	// Repeats counts the events that are published again.
 	Repeats
+	// OtherIDs is true if these events may have other ids (ce_id) than before.
+	OtherIDs bool `json:"other_ids,omitempty"`
 	// FirstPublished is when the first of these events was first published; zero if
 	// unknown.
 	FirstPublished time.Time `json:"first_published,omitzero"`
@@ -105,7 +107,8 @@ func (c *Controller) Plan(ctx context.Context, to Target) (*Move, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := to.plan(ctx, &planner{Controller: c, from: from, known: make(map[bridge.Version]*bridge.Entry)})
+	p := &planner{Controller: c, from: from, known: make(map[bridge.Version]*bridge.Entry)}
+	m, err := to.plan(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -128,6 +131,11 @@ func (c *Controller) Plan(ctx context.Context, to Target) (*Move, error) {
 	if want := c.cfg.Origin.ItemID; len(m.target.Tail) > 0 && from.Origin.ItemID != want {
 		m.Repeats = unknown(fmt.Sprintf("the ids change, so up to %d items at the new position are published again, "+
 			"under other ids (ce_id)", len(m.target.Tail)))
+		m.OtherIDs = true
+	}
+	if m.Max != 0 && p.rulesChanged(ctx, m) {
+		m.note("the rules for private data have changed since: with EVENT_HASH of an id, events get another ce_id")
+		m.OtherIDs = true
 	}
 	if from.away != nil {
 		behind := ""
@@ -138,6 +146,24 @@ func (c *Controller) Plan(ctx context.Context, to Target) (*Move, error) {
 	}
 	m.Guarantee = string(c.cfg.Mode)
 	return m, nil
+}
+
+// rulesChanged reports whether the events after a target were published under other rules for
+// private data than those of the settings, as far as Redis knows.
+func (p *planner) rulesChanged(ctx context.Context, m *Move) bool {
+	want, now := p.cfg.Origin.Request, p.from.Origin.Request
+	differs := func(c *bridge.Checkpoint) bool { return c.Origin.Request.Changed(want, "").Rules }
+	switch {
+	case differs(&p.from.Checkpoint):
+		return true
+	case !want.Private() && !now.Private(), p.from.away != nil:
+		return false
+	}
+	e, err := p.ports.Entries.Find(ctx, differs)
+	if err != nil || e.WrittenAt < m.To.At.UnixMilli() {
+		return false
+	}
+	return m.target.Cursor != "" || e.PositionTime >= m.target.Start
 }
 
 // refuse returns a RefusedError if no request can ask for the position of a target.

@@ -226,3 +226,33 @@ func TestRepeatsOfBackfills(t *testing.T) {
 		}
 	})
 }
+
+// TestPlanUnderOtherRules: events that were published under other rules for private data may
+// come again with other ids.
+func TestPlanUnderOtherRules(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
+		under := func(rules string) {
+			parts := []bridge.RequestPart{{Name: bridge.PartPath, Value: "/x"}, {Name: bridge.PartRules, Value: rules}}
+			r.engine.Origin.Request = bridge.NewFingerprint(parts)
+			r.control()
+		}
+		under("one")
+		r.runFor(5)
+		before := r.now()
+		under("two")
+		if m := r.plan(control.RewindPages{Pages: 3}); !m.OtherIDs || len(m.Notes) == 0 {
+			t.Errorf("before the stream has the rules: %+v", m.Plan)
+		}
+		r.runFor(5)
+		after := time.UnixMilli(before.PositionTime + 1)
+		for to, want := range map[control.Target]bool{
+			control.RewindPages{Pages: 3}: false, control.RewindPages{Pages: 8}: true,
+			control.ResetToEarliest{}: true, control.ResetToTime{Time: after}: false, control.ResetToLatest{}: false,
+		} {
+			if m := r.plan(to); m.OtherIDs != want {
+				t.Errorf("%T%+v: %+v, want other ids %v", to, to, m.Plan, want)
+			}
+		}
+	})
+}

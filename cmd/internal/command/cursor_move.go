@@ -245,8 +245,10 @@ func (m *move) show(plan *control.Plan) {
 
 // repeatsText describes how many events a move publishes again.
 func repeatsText(plan *control.Plan) string {
-	const same = ", with the same ce_id"
-	r := plan.Repeats
+	same, r := ", with the same ce_id", plan.Repeats
+	if plan.OtherIDs {
+		same = ""
+	}
 	most := cli.Counted(int64(r.Max), "event")
 	switch {
 	case r.Why != "":

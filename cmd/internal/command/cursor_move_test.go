@@ -27,12 +27,13 @@ func TestRepeatsText(t *testing.T) {
 		"9 events in 2 pages, with the same ce_id,\n         first published between 2026-11-20 13:00:00Z and " +
 			"2026-11-20 13:01:00Z": {Min: 9, Max: 9, Pages: 2},
 		"8 events in 2 pages, with the same ce_id": {Min: 8, Max: 8, Pages: 2},
+		"at least 7 events":                        {Min: 7, Max: control.Unknown, Pages: control.Unknown},
 	} {
 		plan := entries
 		if r.Min == 8 { // behind a rewind
 			plan.FirstPublished = time.Time{}
 		}
-		plan.Repeats = r
+		plan.OtherIDs, plan.Repeats = r.Min == 7, r
 		if got := repeatsText(&plan); got != want {
 			t.Errorf("%+v: %q, want %q", r, got, want)
 		}

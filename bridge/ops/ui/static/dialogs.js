@@ -157,7 +157,7 @@ export function utc(value) {
 
 function planRows(plan, { reason }) {
   const rows = [['From', whereText(plan.from)], ['To', whereText(plan.to)]];
-  if (plan.repeats_max !== 0) rows.push(['Repeats', `${plan.repeats_pages > 0 ? `${plural(plan.repeats_pages, 'page')}, ` : ''}published again with the same ids`]);
+  if (plan.repeats_max !== 0) rows.push(['Repeats', `${plan.repeats_pages > 0 ? `${plural(plan.repeats_pages, 'page')}, ` : ''}published again${plan.other_ids ? '' : ' with the same ids'}`]);
   rows.push(['Reason', reason], ['Guarantee', plan.guarantee ?? 'unknown']);
   for (const note of plan.notes ?? []) rows.push(['Note', note]);
   return rows;
