@@ -62,6 +62,7 @@ type App struct {
 	several bool         // the settings have several streams
 	started bool         // the arguments are valid
 	logs    bool         // the command logs to Stderr
+	warned  []string     // warnings of the settings that were printed
 	log     *slog.Logger // of a command that logs JSON, else nil
 	tables  bool         // --wide can be given
 	wide    bool         // --wide was given

@@ -183,9 +183,14 @@ func (a *App) set(text string) (string, error) {
 	return text, nil
 }
 
-// Warn prints the warnings of the settings.
+// Warn prints the warnings of the settings, each once: a watch loads the settings again and
+// again.
 func (a *App) Warn(s *config.Settings) {
 	for _, line := range s.Warnings {
+		if slices.Contains(a.warned, line) {
+			continue
+		}
+		a.warned = append(a.warned, line)
 		if a.log != nil {
 			a.log.Warn("settings", "warning", line)
 			continue

@@ -229,6 +229,32 @@ func TestStatusWithoutServers(t *testing.T) {
 	}
 }
 
+// frames is an output that calls end at its third line.
+type frames struct {
+	lines int
+	end   func()
+}
+
+func (f *frames) Write(p []byte) (int, error) {
+	if f.lines += strings.Count(string(p), "\n"); f.lines >= 3 {
+		f.end()
+	}
+	return len(p), nil
+}
+
+// TestWatchWarnsOnce: a watch prints a warning about the settings once.
+func TestWatchWarnsOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.env["KAFKA_BROKER"] = "misspelt"
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	got := runOn(ctx, cli.Stdio{Stdout: &frames{end: interrupt}}, w.env, "status", "--watch", "--json")
+	if got.code != cli.ExitOK || strings.Count(got.stderr, "warning: ") != 1 {
+		t.Errorf("%+v, want one warning", got)
+	}
+}
+
 // TestJSONHidesTheCursor: JSON has only the hash of the cursor, since it goes to logs and
 // tickets.
 func TestJSONHidesTheCursor(t *testing.T) {
