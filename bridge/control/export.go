@@ -27,7 +27,7 @@ type Export struct {
 	ExportedAt time.Time `json:"exported_at"`
 	// Checkpoint has the stream, its source, its topic and the cursor.
 	Checkpoint json.RawMessage `json:"checkpoint"`
-	// Checksum is the SHA-256 of the compact form of Checkpoint.
+	// Checksum is the SHA-256 of the compact form of Checkpoint, with &, < and > escaped.
 	Checksum string `json:"checksum"`
 }
 
@@ -61,10 +61,11 @@ func ReadExport(in io.Reader) (bridge.Checkpoint, error) {
 	if e.Format != exportFormat {
 		return bridge.Checkpoint{}, fmt.Errorf("its format is %q, want %q", e.Format, exportFormat)
 	}
-	var compact bytes.Buffer
-	if err := json.Compact(&compact, e.Checkpoint); err != nil {
+	var text, compact bytes.Buffer
+	if err := json.Compact(&text, e.Checkpoint); err != nil {
 		return bridge.Checkpoint{}, fmt.Errorf("its checkpoint: %w", err)
 	}
+	json.HTMLEscape(&compact, text.Bytes()) // as Encode does, unlike other programs that format JSON
 	if got := checksum(compact.Bytes()); got != e.Checksum {
 		return bridge.Checkpoint{}, fmt.Errorf("its checksum is %s, that of its checkpoint %s: it was changed",
 			e.Checksum, got)
