@@ -21,18 +21,21 @@ func (h *handler) live(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// ready answers the readiness probe, with a line per stream on request. An ended window is
-// ready.
+// ready answers the readiness probe, with a line per stream on request, first those that are
+// not ready. An ended window is ready.
 func (h *handler) ready(w http.ResponseWriter, r *http.Request) {
 	code := http.StatusOK
-	var lines []string
+	var failing, lines []string
 	for _, s := range h.Streams() {
 		st := s.Status()
 		if st.State == bridge.StateBlocked || st.State == bridge.StateStopped && st.Ended == "" {
 			code = http.StatusServiceUnavailable
+			failing = append(failing, describe(st))
+			continue
 		}
 		lines = append(lines, describe(st))
 	}
+	lines = append(failing, lines...) // healthcheck shows the first line
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(code)
 	if !r.URL.Query().Has("verbose") && code == http.StatusOK {

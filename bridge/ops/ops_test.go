@@ -78,6 +78,21 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
+// TestReadyNamesTheCause: the first line, which healthcheck shows, is about a stream that is not
+// ready.
+func TestReadyNamesTheCause(t *testing.T) {
+	t.Parallel()
+	one := &fakeStream{bridge.Status{Stream: "a", State: bridge.StateIdle}, true}
+	two := &fakeStream{bridge.Status{Stream: "b", State: bridge.StateBlocked, Reason: bridge.ReasonAuth}, true}
+	w := httptest.NewRecorder()
+	streams := func() []ops.Stream { return []ops.Stream{one, two} }
+	ops.Handler(ops.Config{}, ops.Parts{Metrics: metricsOf(one), Streams: streams}).ServeHTTP(w,
+		httptest.NewRequest(http.MethodGet, "http://localhost/readyz", nil))
+	if got := w.Body.String(); got != "stream b: blocked (auth)\nstream a: caught up\n" {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
