@@ -395,6 +395,7 @@ func TestSteeringFailures(t *testing.T) {
 		{&control.RefusedError{By: "one", Restored: true}, 409, "Redis had lost the cursor and has it again; retry"},
 		{&control.RefusedError{Detail: "no start", NoStart: true}, 409, "use a rewind, or the earliest event"},
 		{&control.RefusedError{Detail: "no start", NeedsStart: true}, 409, "use a rewind, or an event time"},
+		{fmt.Errorf("stream events has %w", control.ErrNoPosition), 409, "use an event time, or start the stream"},
 		{new(control.Move).CheckEpoch(1), 409, "check the status and plan again"},
 		{fmt.Errorf("request: %w", &bridge.PendingError{}), 409, "retry when that request is done"},
 		{&control.NoEntryError{Err: fmt.Errorf("entry 1.2: %w", bridge.ErrNoEntry)}, 404,

@@ -79,6 +79,8 @@ func steered(err error) error {
 		return answer(http.StatusConflict, "use a rewind, or the earliest event")
 	case errors.As(err, &refused) && refused.NeedsStart:
 		return answer(http.StatusConflict, "use a rewind, or an event time")
+	case errors.Is(err, control.ErrNoPosition):
+		return answer(http.StatusConflict, "use an event time, or start the stream")
 	case errors.Is(err, control.ErrRejected):
 		return answer(http.StatusConflict, "check the status and plan again")
 	case errors.As(err, &missing) && missing.Left != nil:
