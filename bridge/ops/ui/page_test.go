@@ -93,15 +93,17 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// The slider counts across a rewind. Across a reset, whose entries have another count, only the
-// plan has the number.
+// The slider counts across a rewind that has ended. Before its end, and across a reset, whose
+// entries have another count, only the plan has the number.
 func TestCountsAcrossEpochs(t *testing.T) {
 	for parent, want := range map[string]string{"2.88409": "events come again", "3.88350": "the plan says how many",
-		"": "the plan says how many"} {
+		"": "the plan says how many", "2.88408": "the plan says how many"} {
 		t.Run(parent, func(t *testing.T) {
 			f := newFakeBridge(t, running("events"))
 			f.history = entries(80)
-			f.history[61]["parent"] = parent
+			if f.history[61]["parent"] = parent; parent == "2.88408" {
+				f.history[0]["news_after"] = object{"cursor_hash": "51aa90be7712", "event_time": 0}
+			}
 			p := open(t, f, 1280)
 			p.sees("#history-rows", "3.88411")
 			p.press("h")

@@ -158,10 +158,10 @@ export class History {
 
   // repeats says how many events a rewind to an entry publishes again. The count continues
   // after a rewind, a pause and a resume: the first entry of such an epoch has a parent in an
-  // earlier epoch.
+  // earlier epoch. Until a rewind ends, the events that it has yet to publish come again, too.
   repeats(e) {
     const newer = this.entries.slice(0, this.entries.indexOf(e));
-    const cut = newer.some((n, i) => n.epoch !== this.entries[i + 1].epoch && !(Number.parseInt(n.parent, 10) < n.epoch));
+    const cut = this.listed[0]?.news_after || newer.some((n, i) => n.epoch !== this.entries[i + 1].epoch && !(Number.parseInt(n.parent, 10) < n.epoch));
     const events = this.entries[0].events - e.events;
     if (cut) return 'the plan says how many events come again';
     return events < 0 ? 'ahead of the stream' : again(events);
