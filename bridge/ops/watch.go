@@ -15,8 +15,6 @@ const (
 	// reportUsable the age at which it is no longer shown.
 	reportKept   = 5 * time.Second
 	reportUsable = 30 * time.Second
-	// readsAtOnce is the number of streams that a feed reads at a time.
-	readsAtOnce = 16
 	// briefsKept is how long the briefs of all streams are kept.
 	briefsKept = time.Second
 )
@@ -135,21 +133,13 @@ func (w *watcher) watch(ctx context.Context, watching *sync.WaitGroup, shown str
 
 // glance refreshes the state of all streams that this process does not own.
 func (w *watcher) glance(ctx context.Context) {
-	var reading sync.WaitGroup
-	defer reading.Wait()
-	places := make(chan struct{}, readsAtOnce)
-	for _, s := range w.streams() {
-		own := s.Status()
-		c := w.controller(own.Stream)
-		if own.Leader || c == nil {
-			continue
-		}
-		places <- struct{}{}
-		reading.Go(func() {
-			defer func() { <-places }()
+	all := w.streams()
+	control.Each(len(all), func(i int) {
+		own := all[i].Status()
+		if c := w.controller(own.Stream); c != nil && !own.Leader {
 			w.glances.refresh(ctx, own.Stream, c.Glance)
-		})
-	}
+		}
+	})
 }
 
 // merged returns the status of a stream in this process, completed by the cached report.
