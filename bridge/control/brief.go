@@ -46,7 +46,7 @@ type Brief struct {
 	State bridge.State `json:"state"`
 	// Lag is the age of the position: 0 when caught up, negative if unknown.
 	Lag time.Duration `json:"-"`
-	// Position is the position, truncated to seconds; zero if CaughtUp or unknown.
+	// Position is the position, truncated to seconds; zero if CaughtUp, ended or unknown.
 	Position time.Time `json:"position,omitzero"`
 	CaughtUp bool      `json:"caught_up,omitempty"`
 	// Rate is the number of events per second, rounded to one decimal.
@@ -93,7 +93,7 @@ func (c *Controller) Glance(ctx context.Context) Report {
 // Brief returns the report as one line of a list.
 func (r *Report) Brief(now time.Time) Brief {
 	b := Brief{Stream: r.Stream, Lag: time.Duration(r.LagSeconds * float64(time.Second))}
-	if b.CaughtUp = r.Live != nil && r.Live.CaughtUp; !b.CaughtUp {
+	if b.CaughtUp = r.Live != nil && r.Live.CaughtUp; !b.CaughtUp && r.Ended() == "" {
 		b.Position = r.position().Truncate(time.Second).UTC()
 	}
 	paused := r.Checkpoint != nil && r.Checkpoint.Paused(now)
@@ -131,11 +131,13 @@ func (r *Report) Brief(now time.Time) Brief {
 	return b
 }
 
-// Ended says that a stream that no process runs is done: its newest checkpoint is at its end,
-// Origin.End. It returns "" for any other stream.
+// Ended says why a stream is done: its process says so, or no process runs it and its newest
+// checkpoint is at its end, Origin.End. It returns "" for any other stream.
 func (r *Report) Ended() string {
 	c := r.Checkpoint
 	switch {
+	case r.Live != nil && r.Live.State == bridge.StateStopped:
+		return r.Live.Ended
 	case r.Live != nil || !r.MembersKnown || len(r.Members) > 0:
 	case c == nil || c.Origin.End == 0 || !c.Drained:
 	case c.EndedEmpty > 0:

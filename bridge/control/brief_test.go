@@ -74,8 +74,10 @@ func TestBrief(t *testing.T) {
 		if want := cmp.Or(tc.state, tc.want); b.State != want {
 			t.Errorf("%d: state %s, want %s", i, b.State, want)
 		}
-		if known := tc.live != nil && tc.checkpoint == nil && !tc.live.CaughtUp; b.Position.IsZero() == known {
-			t.Errorf("%d: position %s, caught up %v", i, b.Position, b.CaughtUp)
+		ended := tc.want == control.StateEnded
+		if known := tc.live != nil && tc.checkpoint == nil && !tc.live.CaughtUp && !ended; b.Position.IsZero() == known ||
+			ended && b.Lag >= 0 {
+			t.Errorf("%d: position %s, lag %s, caught up %v", i, b.Position, b.Lag, b.CaughtUp)
 		}
 		if b.Condition != tc.want || b.Why != tc.why {
 			t.Errorf("%d: %s because of %q, want %s because of %q", i, b.Condition, b.Why, tc.want, tc.why)

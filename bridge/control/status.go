@@ -34,7 +34,8 @@ type Report struct {
 	// MembersKnown is false if the lookup failed.
 	Members      []bridge.Member `json:"members,omitempty"`
 	MembersKnown bool            `json:"members_known"`
-	// LagSeconds is the age of the position: 0 when caught up, -1 if unknown. CaughtUpIn is
+	// LagSeconds is the age of the position: 0 when caught up, -1 if unknown or if the stream
+	// has ended. CaughtUpIn is
 	// the estimated time to catch up in seconds. It is -1 if it is unknown, if the stream
 	// hardly catches up, or if no process runs the stream.
 	LagSeconds float64 `json:"lag_seconds"`
@@ -69,7 +70,7 @@ func (r *Report) Measure(now time.Time) {
 		return
 	}
 	at := r.position()
-	if at.IsZero() {
+	if at.IsZero() || r.Ended() != "" {
 		r.LagSeconds = -1
 		return
 	}

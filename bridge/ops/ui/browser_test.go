@@ -227,7 +227,11 @@ func TestStates(t *testing.T) {
 		"stopped": {with(func(r *report) {
 			r.Live.State, r.Live.Ended = bridge.StateStopped,
 				"after 500 events"
-		}), map[string]string{"#state-text": "Ended: after 500 events."}},
+		}), map[string]string{"#state-text": "Ended: after 500 events.", "#figure-lag": "ended"}},
+		"done, by its checkpoint": {with(func(r *report) {
+			r.Live, r.Members = nil, nil
+			r.Checkpoint["drained"], r.Checkpoint["origin"] = true, object{"end": now.UnixMilli()}
+		}), map[string]string{"#state-name": "Ended", "#state-text": "Ended: the window ended.", "#figure-lag": "ended"}},
 		"nobody runs it": {with(func(r *report) { r.Live, r.Members = nil, nil }),
 			map[string]string{"#state-name": "Not running", "#state-text": "the last commit",
 				"#members-empty": "No known members"}},

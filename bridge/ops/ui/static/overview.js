@@ -194,7 +194,7 @@ export function renderFigures() {
   const r = report();
   const l = r.live;
   const c = r.checkpoint;
-  figure('lag', r.lag >= 0 ? (l?.caught_up ? '0 s' : duration(r.lag)) : '–', l?.caught_up ? (r.end_doubtful ? 'to the end of what was read' : 'caught up') : remaining(r), 'not known');
+  figure('lag', r.lag >= 0 ? (l?.caught_up ? '0 s' : duration(r.lag)) : '–', l?.caught_up ? (r.end_doubtful ? 'to the end of what was read' : 'caught up') : remaining(r), r.brief?.condition === 'ended' ? 'ended' : 'not known');
   const pace = l?.state === 'running' && l.pace > 0 && !l.caught_up;
   figure('rate', l ? rate(l.rate) : '–', pace ? `${l.pace.toFixed(1)} × real time` : 'over 10 s');
   const events = l?.events ?? c?.events;
