@@ -1,10 +1,12 @@
 package ops
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"exportbridge/bridge"
@@ -275,7 +277,8 @@ func (h *handler) changeJob(who sender, entry door.Record, change func() (backfi
 		return nil, err // an action without its record must not happen
 	}
 	j, err := change()
-	log := h.Logger.With("stream", j.Stream, "action", entry.Action+" "+string(j.Kind), "job", j.ID, "who", who.String(),
+	action := strings.TrimSpace(entry.Action + " " + string(j.Kind)) // after an error the job may be unknown
+	log := h.Logger.With("stream", j.Stream, "action", action, "job", cmp.Or(j.ID, entry.Job), "who", who.String(),
 		"reason", entry.Reason)
 	if err != nil {
 		log.Warn("action failed", "error", err.Error())

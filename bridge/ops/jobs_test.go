@@ -54,19 +54,25 @@ func (f *fakeJobs) Start(_ context.Context, p *backfill.Plan) error {
 }
 
 func (f *fakeJobs) Resume(_ context.Context, id, by string, execute bool) (backfill.Job, error) {
+	if f.err != nil { // as of an unknown job
+		return backfill.Job{}, f.err
+	}
 	if execute {
 		f.did("resume " + id + " by " + by)
 	}
-	return backfill.Job{ID: id, Kind: backfill.Replay, Stream: "events", State: backfill.Running}, f.err
+	return backfill.Job{ID: id, Kind: backfill.Replay, Stream: "events", State: backfill.Running}, nil
 }
 
 func (f *fakeJobs) Cancel(_ context.Context, c backfill.Cancellation, execute bool) (backfill.Job, error) {
+	if f.err != nil {
+		return backfill.Job{}, f.err
+	}
 	j := backfill.Job{ID: c.ID, Kind: backfill.Backfill, Stream: "events", State: backfill.Running}
 	if execute {
 		f.did("cancel " + c.ID + " by " + c.By + " because " + c.Why)
 		j.State = backfill.Cancelled
 	}
-	return j, f.err
+	return j, nil
 }
 
 func (f *fakeJobs) Trouble(l *backfill.Listed) string {
@@ -248,7 +254,7 @@ func TestJobFailures(t *testing.T) {
 				t.Errorf("%s: %s lacks the hint %q", a.line, w.Body, f.hint)
 			}
 		}
-		if !strings.Contains(log.String(), `msg="action failed"`) {
+		if !strings.Contains(log.String(), `msg="action failed"`) || !strings.Contains(log.String(), "action=cancel job=aaaaaa") {
 			t.Errorf("%v: the log says %s", f.err, log)
 		}
 	}
