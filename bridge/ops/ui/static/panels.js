@@ -196,7 +196,7 @@ export class Letters extends Listing {
 
   // details are the commands that show and retry a dead letter, and the letter's headers.
   details(l, letter) {
-    const commands = [['show it', `show ${letter}`], ['plan its retry', `retry ${letter}`], ['list its kind', `list --reason ${l.reason}`], ['plan their retry', `retry --all --reason ${l.reason}`]];
+    const commands = [['show it', `show ${letter}`], ['plan its retry', `retry ${letter}`], ['list its kind', `list --reason ${quoted(l.reason)}`], ['plan their retry', `retry --all --reason ${quoted(l.reason)}`]];
     const facts = [['letter', letter], ['page#item', `${l.cursor_hash || 'start'}#${l.index}`], ['size', bytes(l.bytes)], ...Object.entries(l.headers ?? {}).sort()];
     return el('tr', { class: 'details' }, el('td', { colspan: 5 }, el('dl', { class: 'facts' },
       ...commands.flatMap(([name, command]) => [el('dt', null, name), el('dd', null, ...copyable(`exportbridge dlq ${command} --stream ${quoted(model.stream)}`, name))]),
