@@ -73,7 +73,7 @@ func TestBench(t *testing.T) {
 	t.Parallel()
 	profiles := t.TempDir()
 	// Each kind of process and of server once.
-	want := []string{"serial_fraction_20_slow_commit", "raw_fraction_lz4", "commit_overhead_far", "split_allocs_per_page"}
+	want := []string{"serial_fraction_20_slow_commit", "raw_fraction_lz4", "commit_overhead_far"}
 	got, progress := benchReport(t, append([]string{"--pages", "2", "--profile", profiles}, want...)...)
 	var rows []string
 	for _, row := range got.Rows {

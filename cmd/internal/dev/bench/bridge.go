@@ -30,7 +30,6 @@ type partEnd struct {
 	Ended      time.Time `json:"ended,omitzero"`
 	CPUSeconds float64   `json:"cpu_seconds,omitempty"`
 	Events     int       `json:"events,omitempty"`
-	PageAllocs float64   `json:"allocs_per_page,omitempty"`
 	Mallocs    uint64    `json:"mallocs"`
 	PeakRSS    int64     `json:"peak_rss_bytes"`
 	// Transactions counts the requests to Kafka that end one.

@@ -26,8 +26,6 @@ const (
 	workUsual work = "usual loop"
 	// workSequential is the same loop, as fast as it can be.
 	workSequential work = "best sequential loop"
-	// workSplit splits pages and counts allocations.
-	workSplit work = "split"
 )
 
 // kafkaPath is how a measured process reaches Kafka.
@@ -137,7 +135,7 @@ func (c cell) routes(name string) []string {
 }
 
 // writes reports whether the cell's process writes to Kafka.
-func (c cell) writes() bool { return c.work != workFetch && c.work != workSplit }
+func (c cell) writes() bool { return c.work != workFetch }
 
 // warmUp is the cell at a tenth of its length.
 func (c cell) warmUp() cell {
@@ -164,8 +162,6 @@ type measurement struct {
 	PeakRSS int64 `json:"peak_rss_bytes,omitempty"`
 	// Mallocs counts the objects that the process allocated.
 	Mallocs uint64 `json:"mallocs,omitempty"`
-	// PageAllocs counts the objects that the splitter allocated per page.
-	PageAllocs float64 `json:"allocs_per_page"`
 	// AgeP99 is the age of events when a consumer read them.
 	AgeP99 float64 `json:"age_p99_ms,omitempty"`
 	// Transactions counts those that the bridge ended.

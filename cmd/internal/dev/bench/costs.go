@@ -25,10 +25,6 @@ func (p *planner) costRows() []row {
 			return (float64(of[0].Mallocs) - float64(of[1].Mallocs)) / float64(of[0].Events-of[1].Events)
 		},
 	}, {
-		name: "split_allocs_per_page", about: "objects allocated to split a page, after warm-up",
-		unit: unitCount, direction: atMost, goal: 0, quick: true,
-		cells: []cell{{work: workSplit, pages: p.pages}}, value: func(of []measurement) float64 { return of[0].PageAllocs },
-	}, {
 		name: "cpu_ratio", about: "CPU of the bridge, at-least-once / of producing from memory",
 		unit: unitRatio, direction: atMost, goal: 1.6,
 		cells: []cell{plain, memory}, value: cpuShare,

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"runtime"
 	"strconv"
 	"time"
 
@@ -72,30 +71,6 @@ func eachPageOf(
 			return end, nil
 		}
 	}
-}
-
-// splitWarmUp is the number of pages before allocations are counted.
-const splitWarmUp = 10
-
-// splitLoop splits pages and counts the allocations of splitting.
-func splitLoop(ctx context.Context, st *config.Stream, _ *config.Settings) (partEnd, error) {
-	var allocs []float64
-	end, err := eachPage(ctx, st, func(source bridge.Source, page *bridge.Page) error {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		err := source.Decode(page)
-		runtime.ReadMemStats(&after)
-		allocs = append(allocs, float64(after.Mallocs-before.Mallocs))
-		return err
-	})
-	if err != nil {
-		return partEnd{}, err
-	}
-	// The last page is empty. The median leaves out the few pages during which the
-	// connection's goroutine allocates.
-	allocs = allocs[min(splitWarmUp, len(allocs)-1):]
-	end.PageAllocs = median(allocs[:max(1, len(allocs)-1)])
-	return end, nil
 }
 
 // sequentialLoop fetches a page, produces it, waits, sets the cursor in Redis,

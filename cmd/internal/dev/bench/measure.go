@@ -164,8 +164,7 @@ func (b *bench) drain(ctx context.Context, c cell, name string) (measurement, er
 func (c cell) measured(end partEnd, clock apiClock, cpuSeconds float64) measurement {
 	s := measurement{
 		Requests: clock.Requests, Events: c.pages * pageEvents, CPUSeconds: cpuSeconds,
-		PeakRSS: end.PeakRSS, Mallocs: end.Mallocs, PageAllocs: end.PageAllocs,
-		Transactions: end.Transactions,
+		PeakRSS: end.PeakRSS, Mallocs: end.Mallocs, Transactions: end.Transactions,
 	}
 	began := clock.First
 	if !end.Began.IsZero() { // after the last request

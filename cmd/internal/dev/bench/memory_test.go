@@ -174,10 +174,6 @@ func TestLoops(t *testing.T) {
 			t.Errorf("%s: no cursor in Redis: %v", name, err)
 		}
 	}
-	end := b.runPart(t, cell{work: workSplit}, "split")
-	if end.PageAllocs < 0 || end.Ended.IsZero() {
-		t.Errorf("split: %+v", end)
-	}
 }
 
 // A run that lost events, or published some twice, does not count.

@@ -52,7 +52,6 @@ var partKinds = map[work]func(context.Context, *cli.App, *part) error{
 	serverFleet: serveFleet,
 	workBridge:  runBridge, workBackfill: runBackfill,
 	workFetch:      loop(config.UsesExport, fetchLoop),
-	workSplit:      loop(config.UsesExport, splitLoop),
 	workMemory:     loop(config.UsesExport|config.UsesKafka, memoryLoop),
 	workUsual:      loop(config.UsesAll, usualLoop),
 	workSequential: loop(config.UsesAll, sequentialLoop),

@@ -86,7 +86,6 @@ func TestBenchValues(t *testing.T) {
 		"fleet_scaling_3":                {wall(6, 2), 3},
 		"allocs_per_event": {[]measurement{{Mallocs: 90_100, Events: 1000}, {Mallocs: 90_010, Events: 100}},
 			0.1},
-		"split_allocs_per_page":       {[]measurement{{PageAllocs: 3}}, 3},
 		"cpu_ratio":                   {[]measurement{{CPUSeconds: 3, Events: 300}, {CPUSeconds: 1, Events: 200}}, 2},
 		"cpu_per_million":             {[]measurement{{CPUSeconds: 3, Events: 300_000}}, 10},
 		"raw_fraction_exactly_once":   {[]measurement{{Seconds: 2, Events: 300}, {Seconds: 1, Events: 200}}, 0.75},
@@ -285,11 +284,11 @@ func TestRowResult(t *testing.T) {
 			t.Errorf("%s of %v: %+v", c.row.name, c.ratios, got)
 		}
 	}
-	split := rowNamed(t, "split_allocs_per_page")
-	for allocs, want := range map[float64]verdict{0: verdictMet, 1: verdictShort} {
-		got, ok := split.result([]map[cell]measurement{{split.cells[0]: {PageAllocs: allocs}}}, true)
+	objects := rowNamed(t, "allocs_per_event")
+	for mallocs, want := range map[uint64]verdict{0: verdictMet, 100: verdictShort} {
+		got, ok := objects.result([]map[cell]measurement{{objects.cells[0]: {Mallocs: mallocs, Events: 100}}}, true)
 		if !ok || got.Verdict != want {
-			t.Errorf("%v allocations on a busy machine: %q, want %q", allocs, got.Verdict, want)
+			t.Errorf("%d allocations on a busy machine: %q, want %q", mallocs, got.Verdict, want)
 		}
 	}
 	flat := rowNamed(t, "rss_flat")
@@ -359,8 +358,8 @@ func TestMeasured(t *testing.T) {
 	t.Parallel()
 	at := time.Now()
 	c, clock := cell{pages: 2}, apiClock{First: at, Requests: 3}
-	end := partEnd{Ended: at.Add(4 * time.Second), Mallocs: 6, PeakRSS: 7, PageAllocs: 8}
-	want := measurement{Seconds: 4, Requests: 3, Events: 2000, CPUSeconds: 5, Mallocs: 6, PeakRSS: 7, PageAllocs: 8}
+	end := partEnd{Ended: at.Add(4 * time.Second), Mallocs: 6, PeakRSS: 7}
+	want := measurement{Seconds: 4, Requests: 3, Events: 2000, CPUSeconds: 5, Mallocs: 6, PeakRSS: 7}
 	if diff := cmp.Diff(want, c.measured(end, clock, 5)); diff != "" {
 		t.Error(diff)
 	}
