@@ -66,8 +66,8 @@ func New(config Config) (*Handler, error) {
 	return h, err
 }
 
-// Close ends requests that wait (latency, bandwidth, stall), so that a server can shut
-// down. Only the first call has an effect.
+// Close ends requests that wait (latency, bandwidth, stall) without an answer, so that a server
+// can shut down. Only the first call has an effect.
 func (h *Handler) Close() { h.closeOnce.Do(func() { close(h.closed) }) }
 
 // Stock returns the current number of events.
@@ -109,7 +109,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.config.OnRequest(r)
 	}
 	if !h.wait(r.Context(), h.config.Latency) {
-		return
+		panic(http.ErrAbortHandler) // a return would be an empty answer with status 200
 	}
 	if h.pages.form.TokenPath != "" && r.URL.Path == h.config.BasePath+h.pages.form.TokenPath {
 		h.serveToken(w, r)

@@ -19,7 +19,7 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, a answer, fault s
 		case <-r.Context().Done():
 		case <-h.closed:
 		}
-		return
+		panic(http.ErrAbortHandler)
 	}
 	header := w.Header()
 	maps.Copy(header, a.header)
