@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/http"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -169,12 +170,23 @@ func settingsOf(sim exportsim.Config, url string) string {
 	}
 	var text strings.Builder
 	for _, s := range settings {
-		if strings.ContainsAny(s.Value, "! &;$#'\"") {
-			s.Value = "'" + strings.ReplaceAll(s.Value, "'", `'\''`) + "'"
-		}
-		fmt.Fprintf(&text, "%s=%s\n", s.Name, s.Value)
+		fmt.Fprintf(&text, "%s=%s\n", s.Name, quoted(s.Value))
 	}
 	return text.String()
+}
+
+// plain matches a value that needs no quotes in a shell.
+var plain = regexp.MustCompile(`^[\pL\d/.,:=@%+_-]*$`)
+
+// quoted quotes a value so that shells and environment files read the same.
+func quoted(value string) string {
+	switch {
+	case plain.MatchString(value):
+		return value
+	case strings.Contains(value, "'"):
+		return strconv.Quote(value)
+	}
+	return "'" + value + "'"
 }
 
 // simulatorFlags registers the flags of a simulated export. The values in sim are the

@@ -2,7 +2,10 @@ package dev
 
 import (
 	"bytes"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,6 +13,7 @@ import (
 
 	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi/exportsim"
+	"exportbridge/cmd/internal/config"
 )
 
 // A restarted simulator has the same events as one that was never stopped.
@@ -66,6 +70,25 @@ func TestFormSettings(t *testing.T) {
 	}
 	if err := setForm(&exportsim.Config{}, "circle"); err == nil {
 		t.Error("an unknown form is accepted")
+	}
+}
+
+// A key reaches exportbridge as it is, from a shell and from an environment file.
+func TestKeyInSettings(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{"a|b", "it's", "<k>", "*", "`id`", "a b", `say "it"`, `back\slash`, "#1", "$HOME", "~"} {
+		form, _ := exportsim.FormNamed("nested")
+		text := settingsOf(exportsim.Config{Form: form, APIKey: key}, "http://127.0.0.1:4000")
+		file := filepath.Join(t.TempDir(), "env")
+		must.Do(t, os.WriteFile(file, []byte(text), 0o600))
+		s, err := config.Load(config.Sources{EnvFile: file}, config.UsesExport)
+		if err != nil || s.Streams[0].Export.APIKey.Reveal() != key {
+			t.Errorf("%s: %v in the file\n%s", key, err, text)
+		}
+		said, err := exec.CommandContext(t.Context(), "sh", "-c", text+"printf %s \"$EXPORT_API_KEY\"").Output()
+		if runtime.GOOS != "windows" && (err != nil || string(said) != key) {
+			t.Errorf("%s: a shell reads %q, %v from\n%s", key, said, err, text)
+		}
 	}
 }
 
