@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"exportbridge/bridge"
 )
 
 // Failure is the form in which a call fails. All forms look the same to the caller: an
@@ -85,15 +87,8 @@ func breakDown(mu *sync.Mutex, set func(down bool)) (heal func()) {
 
 // wait waits for d, or until the context ends.
 func wait(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
+	if d > 0 {
+		bridge.Sleep(ctx, d)
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return ctx.Err()
 }

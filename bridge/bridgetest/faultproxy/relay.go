@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"exportbridge/bridge"
 )
 
 // relay is the part that the fault proxies share. It accepts connections, opens one to the
@@ -145,8 +147,8 @@ func (r *relay) forget(l *link) {
 
 // release waits until a given time, and then until no blackhole blocks the data.
 func (r *relay) release(ctx context.Context, at time.Time) error {
-	if err := sleepUntil(ctx, at); err != nil {
-		return err
+	if wait := time.Until(at); wait > 0 {
+		bridge.Sleep(ctx, wait)
 	}
 	r.mu.Lock()
 	passing := r.passing
@@ -258,21 +260,5 @@ func isClosed(c <-chan struct{}) bool {
 		return true
 	default:
 		return false
-	}
-}
-
-// sleepUntil waits until at, or returns the context's error.
-func sleepUntil(ctx context.Context, at time.Time) error {
-	wait := time.Until(at)
-	if wait <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
