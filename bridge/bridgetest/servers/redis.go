@@ -2,9 +2,8 @@ package servers
 
 import (
 	"bufio"
+	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -18,15 +17,6 @@ import (
 // RedisOptions describe the Redis that a test needs. The server of TEST_REDIS_URL, if set,
 // is used for options that set only Dir.
 type RedisOptions struct {
-	// TLS makes the server speak TLS only; Redis.Certificates has the CA.
-	TLS bool
-	// ClientCertificates makes the server require a client certificate.
-	ClientCertificates bool
-	// Password protects the default user; empty is none.
-	Password string
-	// Volatile keeps no data on disk, so a restarted server is empty. By default, every
-	// write is on disk before it is acknowledged.
-	Volatile bool
 	// Settings are further lines of redis.conf. They take precedence.
 	Settings map[string]string
 	// Own requests a server that the caller may kill.
@@ -37,15 +27,11 @@ type RedisOptions struct {
 }
 
 // foreign reports whether the server of TEST_REDIS_URL satisfies the options.
-func (o RedisOptions) foreign() bool {
-	return !o.TLS && !o.Volatile && !o.Own && o.Password == "" && len(o.Settings) == 0
-}
+func (o RedisOptions) foreign() bool { return !o.Own && len(o.Settings) == 0 }
 
-// Redis is a running redis-server. One goroutine may use it at a time.
+// Redis is a running redis-server. Every write is on disk before it is acknowledged. One
+// goroutine may use it at a time.
 type Redis struct {
-	// Certificates are those of the server and its clients; nil without TLS.
-	Certificates *Certificates
-
 	foreign string // the server of TEST_REDIS_URL
 	options RedisOptions
 	process process
@@ -86,11 +72,6 @@ func (r *Redis) prepare() (err error) {
 		}
 		r.ownsDir = true
 	}
-	if r.options.TLS {
-		if r.Certificates, err = WriteCertificates(r.dir); err != nil {
-			return err
-		}
-	}
 	if r.ports, err = takePorts(); err != nil {
 		return err
 	}
@@ -114,32 +95,13 @@ func (r *Redis) settings() string {
 	set("bind", host)
 	set("dir", fmt.Sprintf("%q", r.dir))
 	set("save", `""`)
-	set("appendonly", yes(!r.options.Volatile))
+	set("appendonly", "yes")
 	set("appendfsync", "always")
-	if c := r.Certificates; c != nil {
-		set("port", "0")
-		set("tls-port", port)
-		set("tls-cert-file", c.ServerCert)
-		set("tls-key-file", c.ServerKey)
-		set("tls-ca-cert-file", c.CA)
-		set("tls-auth-clients", yes(r.options.ClientCertificates))
-	} else {
-		set("port", port)
-	}
-	if p := r.options.Password; p != "" {
-		set("requirepass", fmt.Sprintf("%q", p))
-	}
+	set("port", port)
 	for name, value := range r.options.Settings {
 		set(name, value)
 	}
 	return lines.String()
-}
-
-func yes(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
 }
 
 // Addr returns the server's host and port.
@@ -153,21 +115,8 @@ func (r *Redis) Addr() string {
 	return r.foreign
 }
 
-// URL returns the server's URL with its password: redis://, or rediss:// with
-// TLS.
-func (r *Redis) URL() string {
-	if r.foreign != "" {
-		return r.foreign
-	}
-	u := url.URL{Scheme: "redis", Host: r.addr, Path: "/0"}
-	if r.options.TLS {
-		u.Scheme = "rediss"
-	}
-	if p := r.options.Password; p != "" {
-		u.User = url.UserPassword("", p)
-	}
-	return u.String()
-}
+// URL returns the server's URL.
+func (r *Redis) URL() string { return cmp.Or(r.foreign, "redis://"+r.addr+"/0") }
 
 // Kill ends the server with SIGKILL.
 func (r *Redis) Kill() error { return r.with((*process).kill) }
@@ -183,8 +132,7 @@ func (r *Redis) Stop(ctx context.Context) error {
 	return r.with(func(p *process) error { return p.stop(ctx) })
 }
 
-// Start starts the ended server at its address, and waits until it answers. The server has
-// its data, unless it is volatile.
+// Start starts the ended server at its address with its data, and waits until it answers.
 func (r *Redis) Start(ctx context.Context) error {
 	if err := r.with((*process).start); err != nil {
 		return err
@@ -248,11 +196,11 @@ func (r *Redis) Ready(ctx context.Context) error {
 	}
 }
 
-// ping sends one PING. A request for a password is an answer too.
+// ping sends one PING.
 func (r *Redis) ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	conn, err := r.dial(ctx)
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", r.addr)
 	if err != nil {
 		return err
 	}
@@ -268,27 +216,8 @@ func (r *Redis) ping(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !strings.HasPrefix(line, "+PONG") && !strings.HasPrefix(line, "-NOAUTH") {
+	if !strings.HasPrefix(line, "+PONG") {
 		return fmt.Errorf("it says %q", strings.TrimSpace(line))
 	}
 	return nil
-}
-
-func (r *Redis) dial(ctx context.Context) (net.Conn, error) {
-	if r.Certificates == nil {
-		return new(net.Dialer).DialContext(ctx, "tcp", r.addr)
-	}
-	ca, err := os.ReadFile(r.Certificates.CA)
-	if err != nil {
-		return nil, err
-	}
-	client, err := tls.LoadX509KeyPair(r.Certificates.ClientCert, r.Certificates.ClientKey)
-	if err != nil {
-		return nil, err
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(ca)
-	d := tls.Dialer{Config: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{client},
-		MinVersion: tls.VersionTLS12}}
-	return d.DialContext(ctx, "tcp", r.addr)
 }

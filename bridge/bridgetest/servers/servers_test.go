@@ -127,9 +127,6 @@ func TestRealRedis(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]servers.RedisOptions{
 		"plain":    {Own: true},
-		"password": {Password: `se"cret`},
-		"tls":      {TLS: true, ClientCertificates: true, Password: "secret"},
-		"volatile": {Volatile: true},
 		"eviction": {Settings: map[string]string{"maxmemory": "10mb", "maxmemory-policy": "allkeys-lru"}},
 	} {
 		t.Run(name, func(t *testing.T) {
