@@ -22,10 +22,10 @@ type TCPProxy struct {
 	*relay
 	addr string
 
-	mu             sync.Mutex // guards all below
-	request, reply time.Duration
-	failing        requestCut
-	unanswered     map[*link]bool // connections to cut instead of their next reply
+	mu         sync.Mutex // guards all below
+	delay      time.Duration
+	failing    requestCut
+	unanswered map[*link]bool // connections to cut instead of their next reply
 }
 
 // requestCut cuts the connections of the next requests that contain a text.
@@ -63,11 +63,11 @@ func finishProxy(t testing.TB, end func() error) {
 // Addr returns the address for clients.
 func (p *TCPProxy) Addr() string { return p.addr }
 
-// Delay delays data to the server and data from it. Data in transit keeps its delay.
-func (p *TCPProxy) Delay(request, reply time.Duration) {
+// Delay delays data from the server. Data in transit keeps its delay.
+func (p *TCPProxy) Delay(reply time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.request, p.reply = request, reply
+	p.delay = reply
 }
 
 // CutRequests cuts the connections of the next n requests that contain a text. The server
@@ -102,8 +102,7 @@ func (p *TCPProxy) carry(ctx context.Context, l *link) {
 }
 
 func (p *TCPProxy) pass(ctx context.Context, l *link, b piece) error {
-	request, _ := p.delays()
-	if err := p.release(ctx, b.at.Add(request)); err != nil {
+	if err := p.release(ctx, b.at); err != nil {
 		return err
 	}
 	if err := p.fail(l, b.data); err != nil {
@@ -114,8 +113,10 @@ func (p *TCPProxy) pass(ctx context.Context, l *link, b piece) error {
 }
 
 func (p *TCPProxy) passReply(ctx context.Context, l *link, b piece) error {
-	_, reply := p.delays()
-	if err := p.release(ctx, b.at.Add(reply)); err != nil {
+	p.mu.Lock()
+	delay := p.delay
+	p.mu.Unlock()
+	if err := p.release(ctx, b.at.Add(delay)); err != nil {
 		return err
 	}
 	if !p.answers(l) {
@@ -123,12 +124,6 @@ func (p *TCPProxy) passReply(ctx context.Context, l *link, b piece) error {
 	}
 	l.deliver(b.data)
 	return nil
-}
-
-func (p *TCPProxy) delays() (request, reply time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.request, p.reply
 }
 
 // answers reports whether a connection may have its next reply.

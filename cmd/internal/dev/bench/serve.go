@@ -38,7 +38,7 @@ func serveProxy(_ context.Context, a *cli.App, p *part) error {
 		if err != nil {
 			return err
 		}
-		proxy.Delay(0, p.Delay)
+		proxy.Delay(p.Delay)
 		return serveParent(a, proxy.Addr(), proxy)
 	}
 	rule := faultproxy.KafkaRule{Fault: faultproxy.DelayReply, Delay: p.Delay, Spread: p.Spread, Times: -1}
