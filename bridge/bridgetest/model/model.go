@@ -3,7 +3,9 @@
 package model
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -68,20 +70,28 @@ func (m Model) Check(t *testing.T) {
 
 func (r Run) check(t *testing.T, file string) {
 	found := r.walk(t, file)
-	states := figure(found, `(\d+) states, stored`)
-	errors := figure(found, `errors: (\d+)`)
-	switch {
-	case states == "" || errors == "" || strings.Contains(found, "too small") || strings.Contains(found, "out of memory"):
-		t.Fatalf("the walk is not complete:\n%s", found)
-	case r.Finds == "" && errors != "0":
-		t.Fatalf("%s states, then:\n%s", states, found)
-	case r.Finds != "" && !strings.Contains(strings.ReplaceAll(found, " ", ""), strings.ReplaceAll(r.Finds, " ", "")):
-		t.Fatalf("%s states, and %q is not among what was found:\n%s", states, r.Finds, found)
-	case r.Finds == "":
-		t.Logf("%s states, 0 errors", states)
-	default:
-		t.Logf("%s states until %s", states, figure(found, `pan:1: (.*)`))
+	if err := r.judge(found); err != nil {
+		t.Fatalf("%v:\n%s", err, found)
 	}
+	t.Logf("%s states, %s", figure(found, `(\d+) states, stored`), cmp.Or(figure(found, violation), "0 errors"))
+}
+
+const violation = `pan:1: (.*)`
+
+// judge returns an error if the checker has not found what it should. Only one line has what is
+// violated: the checker also prints the assertions that it never reached.
+func (r Run) judge(found string) error {
+	spaceless := strings.NewReplacer(" ", "").Replace
+	failed := figure(found, `errors: (\d+)`)
+	switch {
+	case failed == "" || strings.Contains(found, "too small") || strings.Contains(found, "out of memory"):
+		return errors.New("the walk is not complete")
+	case r.Finds == "" && failed != "0":
+		return errors.New("an assertion is violated")
+	case !strings.Contains(spaceless(figure(found, violation)), spaceless(r.Finds)):
+		return fmt.Errorf("the assertion %q is not violated", r.Finds)
+	}
+	return nil
 }
 
 // walk builds and runs the checker, and returns what it printed.
