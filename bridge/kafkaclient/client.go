@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 	"github.com/twmb/franz-go/plugin/kslog"
 
@@ -47,6 +48,22 @@ type Client struct {
 func (c *Config) Open(opts ...kgo.Opt) (*Client, error) {
 	client := &Client{cfg: *c, monitor: newConnMonitor()}
 	return client.Open(opts...)
+}
+
+// Request is kgo's for all but groups. kgo asks only one broker for a group's coordinator:
+// while that broker is down, Request repeats the request, which asks the next one.
+func (c *Client) Request(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
+	resp, err := c.Client.Request(ctx, req)
+	if _, ofGroup := req.(kmsg.GroupCoordinatorRequest); !ofGroup {
+		return resp, err
+	}
+	for range c.cfg.Brokers {
+		if op, ok := errors.AsType[*net.OpError](err); !ok || op.Op != "dial" || ctx.Err() != nil {
+			break
+		}
+		resp, err = c.Client.Request(ctx, req)
+	}
+	return resp, err
 }
 
 // OpenUntil is Open for requests with the deadline of ctx. kgo ignores the deadline while

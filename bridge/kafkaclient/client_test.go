@@ -3,6 +3,7 @@ package kafkaclient_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +12,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkaclient"
 )
@@ -129,4 +132,25 @@ func TestShared(t *testing.T) {
 			t.Error("a client of its own is not closed")
 		}
 	})
+}
+
+// TestGroupBesideDeadBrokers: bootstrap brokers that are down hide no group.
+func TestGroupBesideDeadBrokers(t *testing.T) {
+	t.Parallel()
+	cfg := kafkaclient.DefaultConfig()
+	cfg.Brokers = kafkatest.Brokers(t)
+	for range 2 {
+		l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+		cfg.Brokers = append(cfg.Brokers, l.Addr().String())
+		must.Do(t, l.Close())
+	}
+	req := kmsg.NewPtrDescribeGroupsRequest()
+	req.Groups = []string{"a", "b"}
+	for range 5 { // a client begins with any of them
+		client := must.Get(cfg.Open())(t)
+		if _, err := req.RequestWith(t.Context(), client); err != nil {
+			t.Error(err)
+		}
+		client.Close()
+	}
 }
