@@ -34,7 +34,7 @@ type member struct {
 	// fenced is set if another member has taken over the instance id.
 	fenced       bool
 	err          error         // the error that ended the last session of the group
-	currentOwner string        // the owner of the stream, as of the last lookup
+	currentOwner string        // the owner of the stream as of the last lookup; empty if that failed
 	changed      chan struct{} // closed and replaced whenever a field above changes
 }
 
@@ -127,27 +127,27 @@ func (m *member) probe(ctx context.Context) error {
 			return fault
 		}
 		m.owner.group.Tell(fault)
-		return nil
+	} else {
+		m.owner.group.Tell(nil)
 	}
 	holder := ""
 	if i := slices.IndexFunc(members, func(m bridge.Member) bool { return m.Owner }); i >= 0 {
 		holder = members[i].String()
 	}
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.currentOwner = holder
-	m.mu.Unlock()
-	m.owner.group.Tell(nil)
 	return nil
 }
 
 func (m *member) whyWaiting() error {
-	if cause := m.client.Trouble(); cause != nil {
-		return m.client.Explain(cause, m.owner.group.CheckpointTopic)
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.currentOwner != "" {
 		return fmt.Errorf("owned by %s: %w", m.currentOwner, bridge.ErrNotOwner)
+	}
+	if cause := m.client.Trouble(); cause != nil {
+		return m.client.Explain(cause, m.owner.group.CheckpointTopic)
 	}
 	return fmt.Errorf("group %s: not assigned yet", m.owner.name)
 }

@@ -3,6 +3,7 @@ package kafkagroup_test
 import (
 	"context"
 	"errors"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -382,4 +383,38 @@ func begin(t *testing.T, g bridge.Owner) <-chan bridge.Ownership {
 		<-done
 	})
 	return result
+}
+
+// TestStandbyBesideADeadBroker: a broker that is down hides no owner that the others know.
+func TestStandbyBesideADeadBroker(t *testing.T) {
+	t.Parallel()
+	for kind, of := range map[string]func(*processes) bridge.Owner{
+		"a group of the stream": func(p *processes) bridge.Owner { return p.open("") },
+		"a fleet":               func(p *processes) bridge.Owner { return p.fleet("", p.cfg.Stream)[0] },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			p := newProcesses(t, kafkatest.Fake(t, kfake.NumBrokers(3)).ListenAddrs(), staying)
+			kafkatest.Receive(t, begin(t, of(p)), "the stream")
+			p.cfg.Brokers = []string{p.cfg.Brokers[0]}
+			for range 3 { // a client begins with any of the four
+				p.cfg.Brokers = append(p.cfg.Brokers, deadAddr(t))
+			}
+			standby := of(p)
+			kafkatest.Eventually(t, "see the owner", func() (bool, error) {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				_, err := standby.Acquire(ctx)
+				return errors.Is(err, bridge.ErrNotOwner), nil
+			})
+		})
+	}
+}
+
+// deadAddr returns an address that nobody listens at.
+func deadAddr(t *testing.T) string {
+	t.Helper()
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer l.Close()
+	return l.Addr().String()
 }

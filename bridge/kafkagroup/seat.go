@@ -1,6 +1,7 @@
 package kafkagroup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,32 +127,34 @@ func (s *Seat) take() (t *tenure, fresh bool, err error) {
 	if s.closed {
 		return nil, false, errGroupClosed
 	}
-	held := f.state.State(s.unit) == units.Held
-	if s.tenure == nil && s.cleared && held {
+	if s.tenure == nil && s.cleared && f.state.State(s.unit) == units.Held {
 		s.tenure = &tenure{seat: s, lost: make(chan struct{}), released: make(chan struct{}), ended: make(chan struct{})}
 		return s.tenure, false, nil
 	}
 	fresh, s.seen = s.seen != f.reports, f.reports
-	if held && s.problem != nil {
-		return nil, fresh, s.problem
+	return nil, fresh, s.trouble()
+}
+
+// trouble returns the last error of the brokers, or nil if they answer. The caller holds
+// fleet.mu.
+func (s *Seat) trouble() error {
+	if s.problem != nil && s.fleet.state.State(s.unit) == units.Held {
+		return s.problem
 	}
-	return nil, fresh, f.health
+	return s.fleet.health
 }
 
 func (s *Seat) whyWaiting() error {
 	f := s.fleet
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if owner := cmp.Or(s.guard, f.owners[s.unit]); owner != "" && s.trouble() == nil {
+		return fmt.Errorf("owned by %s: %w", owner, bridge.ErrNotOwner)
+	}
 	if m := f.member; m != nil {
 		if cause := m.client.Trouble(); cause != nil {
 			return m.client.Explain(cause, f.group.CheckpointTopic)
 		}
-	}
-	switch owner := f.owners[s.unit]; {
-	case s.guard != "":
-		return fmt.Errorf("owned by %s: %w", s.guard, bridge.ErrNotOwner)
-	case owner != "":
-		return fmt.Errorf("owned by %s: %w", owner, bridge.ErrNotOwner)
 	}
 	return fmt.Errorf("group %s: not assigned yet", f.name)
 }
