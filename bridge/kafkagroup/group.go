@@ -339,8 +339,8 @@ func (g *Group) RunElsewhere(ctx context.Context) bool {
 	return run || err != nil
 }
 
-// others returns the groups with members for a stream of this name, as far as this user may
-// see them.
+// others returns the groups with members for a stream or job of this name, as far as this
+// user may see them.
 func (g *Group) others(ctx context.Context, client *kafkaclient.Client) ([]string, error) {
 	groups, err := kadm.NewClient(client.Client).ListGroups(ctx)
 	var names []string
@@ -350,8 +350,8 @@ func (g *Group) others(ctx context.Context, client *kafkaclient.Client) ([]strin
 			continue
 		}
 		if strings.HasSuffix(other.Group, "."+fleetStream) {
-			var unknown error
-			if runs, unknown = g.listedIn(ctx, client, other.Group); unknown != nil {
+			all, unknown := membersOf(ctx, client, other.Group)
+			if runs = len(g.among(all)) > 0; unknown != nil {
 				err = unknown
 			}
 		}

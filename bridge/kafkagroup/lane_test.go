@@ -86,6 +86,20 @@ func TestFleetSharesLanes(t *testing.T) {
 	}
 }
 
+// TestLanesElsewhere: lanes that a fleet of another BRIDGE_GROUP runs are a rival of the job.
+func TestLanesElsewhere(t *testing.T) {
+	t.Parallel()
+	p, b := fleetTest(t, 2*time.Minute)
+	p.crew(b, "a", []string{"s0"}).lanes(p.jobGroup("s0", "aaaaaa"), 2)
+	b.want("a=3")
+	p.cfg.Membership.Group += "-other"
+	for job, want := range map[string]bool{"aaaaaa": true, "bbbbbb": false} {
+		kafkatest.Eventually(t, fmt.Sprintf("see that job %s runs elsewhere: %t", job, want), func() (bool, error) {
+			return p.jobGroup("s0", job).RunElsewhere(t.Context()) == want, nil
+		})
+	}
+}
+
 // TestManyLanes: the lanes leave room for the streams in what Kafka carries.
 func TestManyLanes(t *testing.T) {
 	t.Parallel()

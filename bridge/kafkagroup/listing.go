@@ -34,13 +34,6 @@ func (l *listed) claim(u units.Unit) (i int, lists bool) {
 	return slices.BinarySearchFunc(l.offer.Claims, u, byUnit)
 }
 
-// lists reports whether the member can run a unit. It returns true if the member's data
-// cannot be read.
-func (l *listed) lists(u units.Unit) bool {
-	_, lists := l.claim(u)
-	return lists || l.unknown
-}
-
 // owns reports whether the member runs the unit of claim number i.
 func (l *listed) owns(i int) bool {
 	state := l.offer.Claims[i].State
@@ -102,11 +95,16 @@ func membersOf(ctx context.Context, client *kafkaclient.Client, name string) ([]
 // job.
 func (g *Group) inFleet(ctx context.Context, client *kafkaclient.Client) ([]bridge.Member, error) {
 	all, err := g.fleet(ctx, client)
+	return g.among(all), err
+}
+
+// among returns the members of inFleet among those of a Fleet. It includes those whose data
+// cannot be read.
+func (g *Group) among(all []listed) (members []bridge.Member) {
 	ours := []units.Unit{units.Stream(g.Stream)}
 	if g.ofJob() {
 		ours = g.lanes(bridge.MaxLanes)
 	}
-	var members []bridge.Member
 	for i := range all {
 		counts := all[i].unknown
 		for _, u := range ours {
@@ -119,13 +117,7 @@ func (g *Group) inFleet(ctx context.Context, client *kafkaclient.Client) ([]brid
 			members = append(members, all[i].Member)
 		}
 	}
-	return members, err
-}
-
-// listedIn reports whether a member of the group of a Fleet lists the stream.
-func (g *Group) listedIn(ctx context.Context, client *kafkaclient.Client, name string) (bool, error) {
-	all, err := membersOf(ctx, client, name)
-	return slices.ContainsFunc(all, func(l listed) bool { return l.lists(units.Stream(g.Stream)) }), err
+	return members
 }
 
 // single is the state of the group of a single stream.
