@@ -86,8 +86,12 @@ func (c *check) fail(f *bridge.Fault) {
 
 // all checks everything but the brokers.
 func (c *check) all(ctx context.Context) {
+	needed := c.Topics.Needed()
+	if c.Topics.Keys != "" {
+		needed = append(needed, c.Topics.Keys)
+	}
 	var err error
-	if c.topics, err = c.Topics.Describe(c.client.Describe(ctx, c.Topics.All()...)); err != nil {
+	if c.topics, err = c.Topics.Describe(c.client.Describe(ctx, needed...)); err != nil {
 		c.fail(c.client.Explain(err, c.Topics.Events))
 		return
 	}
@@ -106,12 +110,8 @@ func (c *check) all(ctx context.Context) {
 		c.held(ctx)
 	}
 	c.checkpoints(ctx)
-	if c.topics.Jobs != nil {
-		c.jobs()
-	}
-	if c.topics.Attest != nil {
-		c.attest()
-	}
+	c.beside(ctx, c.Topics.Jobs, "replay, backfill and repairs", c.jobs)
+	c.beside(ctx, c.Topics.Attest, "attestation", c.attest)
 	if c.topics.Keys != nil {
 		c.keys()
 	}
@@ -295,29 +295,41 @@ func (c *check) checkpoints(ctx context.Context) {
 	c.replicas(t)
 }
 
-// jobs checks the job topic, which the stream itself does not need.
-func (c *check) jobs() {
-	t := c.topics.Jobs
-	if !t.Exists {
-		c.add(LevelInfo, "", "topic %s does not exist; the first replay, backfill or repair will create it", t.Name)
+// beside checks a topic, if it has a name, that the stream itself does not need: what is
+// wrong with it only concerns its use.
+func (c *check) beside(ctx context.Context, topic, use string, check func(*kafkaclient.Topic) error) {
+	if topic == "" {
 		return
 	}
-	if err := c.CanCheckpoint(t); err != nil {
-		f := c.Fault(err, t.Name)
-		c.add(LevelWarn, f.Hint, "replay, backfill and repairs: %s", f.Error())
-		return
+	found, err := c.client.Describe(ctx, topic)
+	if err == nil {
+		err = check(&found[0])
 	}
-	c.add(LevelOK, "", "topic %s: %s, for replay, backfill and repairs", t.Name, sizeText(t))
+	if err != nil {
+		f := c.client.Explain(err, topic)
+		c.add(LevelWarn, f.Hint, "%s: %s", use, f.Error())
+	}
 }
 
-// attest checks the attestation topic, which the stream itself does not need.
-func (c *check) attest() {
-	switch t := c.topics.Attest; {
+// jobs checks the job topic.
+func (c *check) jobs(t *kafkaclient.Topic) error {
+	if !t.Exists {
+		c.add(LevelInfo, "", "topic %s does not exist; the first replay, backfill or repair will create it", t.Name)
+		return nil
+	}
+	if err := c.CanCheckpoint(t); err != nil {
+		return err
+	}
+	c.add(LevelOK, "", "topic %s: %s, for replay, backfill and repairs", t.Name, sizeText(t))
+	return nil
+}
+
+// attest checks the attestation topic.
+func (c *check) attest(t *kafkaclient.Topic) error {
+	switch {
 	case t.Exists:
 		if err := c.CanPublish(t); err != nil {
-			f := c.Fault(err, t.Name)
-			c.add(LevelWarn, f.Hint, "attestation: %s", f.Error())
-			return
+			return err
 		}
 		c.add(LevelOK, "", "topic %s: %s, for the attestation", t.Name, sizeText(t))
 	case c.CreateTopics:
@@ -325,6 +337,7 @@ func (c *check) attest() {
 	default:
 		c.add(LevelWarn, "exportbridge topics create --execute", "topic %s does not exist: nothing is attested", t.Name)
 	}
+	return nil
 }
 
 // keys checks the topic of keys.

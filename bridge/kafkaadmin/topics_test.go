@@ -356,3 +356,39 @@ func TestGrantsOfReplay(t *testing.T) {
 		}
 	}
 }
+
+// TestCheckWithoutJobs: a user who may run the stream, and not its jobs, is warned about the
+// topic of jobs only.
+func TestCheckWithoutJobs(t *testing.T) {
+	t.Parallel()
+	var acls []kfake.ACL
+	allow := func(resource kmsg.ACLResourceType, name string, pattern kmsg.ACLResourcePatternType) {
+		acls = append(acls, kfake.ACL{
+			Resource: resource, Name: name, Pattern: pattern, Operation: kmsg.ACLOperationAll, Allow: true,
+		})
+	}
+	for _, topic := range []string{"export.events", "dlq.export.events", "exportbridge.checkpoints"} {
+		allow(kmsg.ACLResourceTypeTopic, topic, kmsg.ACLResourcePatternTypeLiteral)
+	}
+	allow(kmsg.ACLResourceTypeGroup, "exportbridge.", kmsg.ACLResourcePatternTypePrefixed)
+	allow(kmsg.ACLResourceTypeTransactionalId, "exportbridge.", kmsg.ACLResourcePatternTypePrefixed)
+	cluster := kafkatest.Fake(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(2, "export.events", "dlq.export.events"),
+		kfake.User("SCRAM-SHA-256", "writer", "secret", acls...), kfake.Superuser("SCRAM-SHA-256", "admin", "admin"))
+	cfg := config(t, cluster.ListenAddrs(), func(c *kafkastream.Config) {
+		c.Topic, c.CheckpointTopic, c.CreateTopics = "export.events", "exportbridge.checkpoints", false
+		c.SASLMechanism, c.SASLUsername, c.SASLPassword = "SCRAM-SHA-256", "admin", "admin"
+	})
+	must.Get(needs(cfg).Create(t.Context()))(t)
+	cfg.SASLUsername, cfg.SASLPassword = "writer", "secret"
+	warned := false
+	for _, found := range needs(cfg).Check(t.Context()) {
+		if found.Level == kafkaadmin.LevelFail {
+			t.Errorf("%+v", found)
+		}
+		warned = warned || found.Level == kafkaadmin.LevelWarn && strings.Contains(found.Text, "exportbridge.checkpoints.jobs") &&
+			strings.Contains(found.Hint, "--topic exportbridge.checkpoints.jobs")
+	}
+	if !warned {
+		t.Error("no word about the topic of jobs")
+	}
+}
