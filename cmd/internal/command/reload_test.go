@@ -317,9 +317,13 @@ func TestReloadMistake(t *testing.T) {
 		"streams:\n": r.path + ":1:1: names no stream",
 		many:         r.path + ":1:81: BRIDGE_FLEET_MEMBERS is 200, which allows 208 streams per process, not 209",
 	} {
+		corrections := r.log.count("correct the file")
 		r.reload(bad, "settings not reloaded")
 		if r.log.count(want) != 1 {
 			t.Errorf("the log lacks %q", want)
+		}
+		if r.log.count("correct the file") > corrections != (bad != restart) {
+			t.Errorf("the hint for %q is wrong", want)
 		}
 		if n := r.metric(reload); n != 0 {
 			t.Errorf("%s is %d after a mistake", reload, n)

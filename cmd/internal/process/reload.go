@@ -2,7 +2,7 @@ package process
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"maps"
 	"os"
 	"strings"
@@ -98,9 +98,12 @@ func readAll(before map[string]string) map[string]string {
 	return now
 }
 
-// errRestart returns the error of settings that cannot change while the process runs.
-func errRestart(names []string) error {
-	return fmt.Errorf("%s changed, which requires a restart of the process", strings.Join(names, ", "))
+// restartError names settings that cannot change while the process runs.
+type restartError []string
+
+// Error implements error.
+func (names restartError) Error() string {
+	return strings.Join(names, ", ") + " changed, which requires a restart of the process"
 }
 
 // WarningConfig is the code of the warning that the last reload failed.
@@ -114,7 +117,10 @@ func (p *Process) report(err error) {
 		p.outdated.Store(nil)
 		return
 	}
-	const hint = "correct the file; exportbridge config show lists all mistakes"
+	hint := "correct the file; exportbridge config show lists all mistakes"
+	if _, ok := errors.AsType[restartError](err); ok {
+		hint = "restart the process, or undo the change"
+	}
 	p.log.Error("settings not reloaded; the streams go on unchanged", logError, err, logHint, hint)
 	first, rest, _ := strings.Cut(err.Error(), "\n  ")
 	if rest != "" { // the first line counts the mistakes

@@ -189,7 +189,7 @@ func (r *runner) reload(l loaded) error {
 	}
 	changes := r.p.settings.Changes(l.settings)
 	if len(changes.Process) > 0 {
-		return errRestart(changes.Process)
+		return restartError(changes.Process)
 	}
 	pristine := unwired(l.settings)
 	next, err := r.next(l.settings, &changes)
