@@ -74,10 +74,14 @@ func (g *Group) LaneHosts(ctx context.Context) ([]bridge.Member, error) {
 		}
 	})
 	if err == nil && unknown && len(hosts) == 0 {
-		err = &bridge.Fault{Class: bridge.Transient, Reason: bridge.ReasonOwner,
-			Err: fmt.Errorf("group %s is rebalancing: what its processes can run is unknown", g.fleetName())}
+		err = &bridge.Fault{Class: bridge.Transient, Reason: bridge.ReasonOwner, Err: g.rebalancing()}
 	}
 	return hosts, err
+}
+
+// rebalancing says why a member's data cannot be read.
+func (g *Group) rebalancing() error {
+	return fmt.Errorf("group %s is rebalancing: what its processes can run is unknown", g.fleetName())
 }
 
 // askFleet calls read with the members of the Fleet. It waits for the end of a rebalance,

@@ -58,7 +58,7 @@ type GroupStream struct {
 	// OwnGroup is a member of the stream's own group. It runs the stream, and all others
 	// wait.
 	OwnGroup string `json:"own_group,omitempty"`
-	// Error is why it is unknown whether the stream's own group has members.
+	// Error is why it is unknown whether a process runs the stream.
 	Error string `json:"error,omitempty"`
 }
 
@@ -82,10 +82,14 @@ func (g *Group) Overview(ctx context.Context, streams []*Group) (Overview, error
 			o.add(&members[i])
 		}
 		slices.SortFunc(o.Processes, func(a, b GroupProcess) int { return strings.Compare(a.Name, b.Name) })
+		hidden := slices.ContainsFunc(members, func(l listed) bool { return l.unknown })
 		for i, s := range streams {
 			stream := streamOf(s.Stream, members)
-			if stream.OwnGroup = found[i].member; found[i].err != nil {
+			switch stream.OwnGroup = found[i].member; {
+			case found[i].err != nil:
 				stream.Error = found[i].err.Error()
+			case hidden && stream.Owner == "" && stream.OwnGroup == "":
+				stream.Error = g.rebalancing().Error()
 			}
 			o.Streams = append(o.Streams, stream)
 		}
