@@ -27,6 +27,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"helm.sh/helm/v3/pkg/chart"
 	chartloader "helm.sh/helm/v3/pkg/chart/loader"
 )
 
@@ -385,10 +386,14 @@ func TestSemantic(t *testing.T) {
 		"v1.2.3": "1.2.3", "v1.2.3-rc.1": "1.2.3-rc.1", "v1.2.3-4-gabc123": "1.2.3+4.gabc123",
 		"v1.2.3-rc.1-4-gabc123-dirty": "1.2.3-rc.1+4.gabc123.dirty",
 		"v1.2.3-dirty":                "1.2.3+dirty", "f54da5f": "0.0.0-git.f54da5f", "f54da5f-dirty": "0.0.0-git.f54da5f.dirty",
-		"0123456": "0.0.0-git.0123456", "unknown": "0.0.0-git.unknown",
+		"0123456": "0.0.0-git.g0123456", "1234567": "0.0.0-git.1234567", "unknown": "0.0.0-git.unknown",
 	} {
-		if got := semantic(described); got != want {
+		got := semantic(described)
+		if got != want {
 			t.Errorf("semantic(%q) = %q, want %q", described, got, want)
+		}
+		if err := (&chart.Metadata{Name: "x", Version: got, APIVersion: chart.APIVersionV2}).Validate(); err != nil {
+			t.Errorf("a chart of %s: %v", described, err)
 		}
 	}
 }

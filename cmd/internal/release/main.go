@@ -150,7 +150,13 @@ var described = regexp.MustCompile(`^v?(\d+\.\d+\.\d+(?:-(?:alpha|beta|rc)[0-9.]
 func semantic(version string) string {
 	m := described.FindStringSubmatch(version)
 	if m == nil {
-		return "0.0.0-git." + strings.Trim(regexp.MustCompile(`[^0-9A-Za-z]+`).ReplaceAllString(version, "."), ".")
+		parts := regexp.MustCompile(`[0-9A-Za-z]+`).FindAllString(version, -1)
+		for i, p := range parts {
+			if len(p) > 1 && p[0] == '0' && strings.Trim(p, "0123456789") == "" { // no number begins with 0
+				parts[i] = "g" + p
+			}
+		}
+		return "0.0.0-git." + strings.Join(parts, ".")
 	}
 	var build []string
 	if m[2] != "" {
