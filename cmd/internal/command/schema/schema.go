@@ -71,7 +71,7 @@ func (s *sample) take(a *cli.App, cmd *cobra.Command) {
 }
 
 func takeTopic(cmd *cobra.Command, name *string) {
-	cmd.Flags().StringVar(name, "topic", "", "`TOPIC` of the stream, with KAFKA_ROUTES (default KAFKA_TOPIC)")
+	cmd.Flags().StringVar(name, "topic", "", "`TOPIC` of the stream, if KAFKA_ROUTES names several")
 }
 
 // load loads the settings.
