@@ -266,16 +266,16 @@ func closed(schemas []*jsonschema.Schema) bool {
 // memberOf returns the schemas of a member, and whether one lists its name.
 func memberOf(schemas []*jsonschema.Schema, name string) (of []*jsonschema.Schema, listed bool) {
 	for _, s := range applied(schemas) {
-		if part, ok := s.Properties[name]; ok {
+		part, matched := s.Properties[name]
+		if matched {
 			of, listed = append(of, part), true
-			continue
 		}
 		for pattern, part := range s.PatternProperties {
 			if pattern.MatchString(name) {
-				of = append(of, part)
+				of, matched = append(of, part), true
 			}
 		}
-		if part, ok := s.AdditionalProperties.(*jsonschema.Schema); ok {
+		if part, ok := s.AdditionalProperties.(*jsonschema.Schema); ok && !matched {
 			of = append(of, part)
 		}
 	}

@@ -73,6 +73,12 @@ func TestCompare(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", event, diff)
 		}
 	}
+	const patterns = `{"properties": {"a": {"properties": {"x": {}}}}, "patternProperties": {"^a": {"properties": {"y": {}}}},
+	  "additionalProperties": {"properties": {"z": {}}}}`
+	if got := differences(compiled(t, patterns), `{"a": {"x": 1, "y": 1}, "ab": {"y": 1, "z": 1}, "c": {"z": 1}}`); len(
+		got) != 1 || got[0] != "/*/z is not in the schema" {
+		t.Errorf("members by pattern: %v", got)
+	}
 	if got := differences(compiled(t, "true"), `{"a": [1, {"b": 2}]}`); len(got) != 0 {
 		t.Errorf("the schema true: %v", got)
 	}
