@@ -360,7 +360,8 @@ func TestComposeFile(t *testing.T) {
 	}
 }
 
-// TestBill: the bill of materials has a module of the program, with version and hash.
+// TestBill: the bill of materials has the modules of the programs, with version and hash, and that of
+// the demo's Redis.
 func TestBill(t *testing.T) {
 	t.Parallel()
 	r := published(t)
@@ -372,11 +373,16 @@ func TestBill(t *testing.T) {
 	if want := strings.Count(info, "\tdep\t") + 1; len(*bill.Components) < want {
 		t.Errorf("%d components, the program has %d", len(*bill.Components), want)
 	}
+	sums, demo := content(t, "../../../go.sum"), false
 	for _, part := range *bill.Components {
-		if part.Name != "stdlib" && (part.Hashes == nil || !strings.Contains(info, part.Name+"\t"+part.Version+"\t")) &&
+		if part.Name != "stdlib" && (part.Hashes == nil || !strings.Contains(sums, part.Name+" "+part.Version+" h1:")) &&
 			os.Getenv("RELEASE_DIST") == "" {
-			t.Errorf("%s has no hash, or is not in the program", part.BOMRef)
+			t.Errorf("%s has no hash, or is not in go.sum", part.BOMRef)
 		}
+		demo = demo || part.Name == "github.com/alicebob/miniredis/v2"
+	}
+	if !demo {
+		t.Error("the modules of exportbridge-dev are missing")
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"debug/buildinfo"
 	"errors"
 	"flag"
 	"fmt"
@@ -25,8 +26,9 @@ type release struct {
 	version, revision string // from git, for people
 	image             string // name of the image without a tag; the image of exportbridge-dev adds -dev
 	when              time.Time
-	platforms         []string // os/arch
-	build             []string // arguments of go build
+	platforms         []string               // os/arch
+	build             []string               // arguments of go build
+	built             []*buildinfo.BuildInfo // of the programs that are compiled
 }
 
 func main() {
@@ -79,7 +81,6 @@ func (r *release) all(ctx context.Context) error {
 			return err
 		}
 	}
-	var binaries []string
 	for _, platform := range r.platforms {
 		goos, arch, _ := strings.Cut(platform, "/")
 		binary := r.path("-" + goos + "-" + arch)
@@ -89,7 +90,6 @@ func (r *release) all(ctx context.Context) error {
 		if err := r.compile(ctx, "exportbridge", binary, goos, arch); err != nil {
 			return err
 		}
-		binaries = append(binaries, binary)
 		if goos != "linux" {
 			continue
 		}
@@ -97,7 +97,7 @@ func (r *release) all(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", platform, err)
 		}
 	}
-	return errors.Join(r.share(), r.compose(), r.chart(), r.bill(binaries), r.checksums())
+	return errors.Join(r.share(), r.compose(), r.chart(), r.bill(), r.checksums())
 }
 
 // compile builds a program for a platform.
@@ -107,7 +107,12 @@ func (r *release) compile(ctx context.Context, program, to, goos, arch string) e
 	cmd := exec.CommandContext(ctx, "go", append(args, "-o", to, "./cmd/"+program)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = r.root, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+arch)
-	return cmd.Run()
+	if err := cmd.Run(); err != nil {
+		return err
+	}
+	info, err := buildinfo.ReadFile(to)
+	r.built = append(r.built, info)
+	return err
 }
 
 // path returns the path of a file of the result: suffix follows the version in its name.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"debug/buildinfo"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
@@ -93,9 +92,9 @@ func settings() ([]byte, error) {
 	return said.Bytes(), nil
 }
 
-// bill writes the CycloneDX bill of materials: the modules in any of the binaries, with their
-// hashes from go.sum. The build information of a binary lists both.
-func (r *release) bill(binaries []string) error {
+// bill writes the CycloneDX bill of materials: the modules in any of the programs, also in that of
+// exportbridge-dev, with their hashes from go.sum. The build information of a binary lists both.
+func (r *release) bill() error {
 	parts := make(map[string]cyclonedx.Component)
 	add := func(name, version, sum string) error {
 		part := cyclonedx.Component{
@@ -112,11 +111,7 @@ func (r *release) bill(binaries []string) error {
 		parts[part.BOMRef] = part
 		return nil
 	}
-	for _, binary := range binaries {
-		info, err := buildinfo.ReadFile(binary)
-		if err != nil {
-			return err
-		}
+	for _, info := range r.built {
 		if err := add("stdlib", info.GoVersion, ""); err != nil {
 			return err
 		}
