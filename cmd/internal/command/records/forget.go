@@ -47,9 +47,11 @@ Events of a forgotten subject that are published later have the constant
 "eb1:forgotten" in place of each value. A running process that has not read the
 mark, usually for less than a second, encrypts with a deleted key.
 Consumers keep what they have read, the API keeps its copy, and records from
-before EVENT_ENCRYPT have plain values. Kafka deletes the keys from its disks
-with the next compaction. The command goes on after a failure, names the streams
-that failed, and may be repeated.`,
+before EVENT_ENCRYPT have plain values. A former KAFKA_TOPIC has keys of its
+own: repeat the command with --kafka-topic.
+
+Kafka deletes the keys from its disks with the next compaction. The command goes
+on after a failure, names the streams that failed, and may be repeated.`,
 		Example: `  exportbridge forget 4711
   exportbridge forget - --execute <subject`,
 		GroupID: cli.GroupPosition,
