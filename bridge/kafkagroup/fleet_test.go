@@ -219,3 +219,18 @@ func (s steered) choose(offers []units.Offer) (best, holder int) {
 type answers []kmsg.SyncGroupRequestGroupAssignment
 
 func (a answers) IntoSyncAssignment() []kmsg.SyncGroupRequestGroupAssignment { return a }
+
+// TestOverviewOfARebalance: while a member hides its list, nobody knows who runs a stream.
+func TestOverviewOfARebalance(t *testing.T) {
+	t.Parallel()
+	p, _ := fleetTest(t, 2*time.Minute)
+	p.lead(kgo.CooperativeStickyBalancer()) // its list cannot be read
+	var o kafkagroup.Overview
+	kafkatest.Eventually(t, "see the member", func() (bool, error) {
+		o = must.Get(p.cfg.Overview(t.Context(), []*kafkagroup.Group{&p.cfg}))(t)
+		return len(o.Processes) == 1, nil
+	})
+	if !o.Processes[0].Unknown || !strings.Contains(o.Streams[0].Error, "is rebalancing") {
+		t.Errorf("%+v", o)
+	}
+}

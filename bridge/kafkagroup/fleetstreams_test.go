@@ -12,7 +12,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
@@ -391,21 +390,6 @@ func TestOverview(t *testing.T) {
 	kafkatest.Eventually(t, "see the group of the stream", func() (bool, error) {
 		return strings.HasPrefix(look().Streams[3].OwnGroup, "old at "), nil
 	})
-}
-
-// TestOverviewOfARebalance: while a member hides its list, nobody knows who runs a stream.
-func TestOverviewOfARebalance(t *testing.T) {
-	t.Parallel()
-	p, _ := fleetTest(t, 2*time.Minute)
-	p.lead(kgo.CooperativeStickyBalancer()) // its list cannot be read
-	var o kafkagroup.Overview
-	kafkatest.Eventually(t, "see the member", func() (bool, error) {
-		o = must.Get(p.cfg.Overview(t.Context(), []*kafkagroup.Group{&p.cfg}))(t)
-		return len(o.Processes) == 1, nil
-	})
-	if !o.Processes[0].Unknown || !strings.Contains(o.Streams[0].Error, "is rebalancing") {
-		t.Errorf("%+v", o)
-	}
 }
 
 // TestFleetForeignLeader: what another program writes is no assignment.
