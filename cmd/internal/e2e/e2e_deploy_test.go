@@ -42,9 +42,9 @@ func composeServices(t *testing.T) map[string]service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resolved := os.Expand(string(text), func(variable string) string { // NAME:-default or NAME:?error
-		name, other, _ := strings.Cut(variable, ":")
-		return cmp.Or(settings[name], strings.TrimPrefix(other, "-"))
+	resolved := os.Expand(string(text), func(variable string) string { // NAME:-default or NAME?error
+		name, other, _ := strings.Cut(strings.Replace(variable, ":-", "?", 1), "?")
+		return cmp.Or(settings[name], other)
 	})
 	var file struct{ Services map[string]service }
 	if err := yaml.Unmarshal([]byte(resolved), &file); err != nil {
