@@ -228,14 +228,20 @@ func TestE2EAttestRoutes(t *testing.T) {
 // processes together write each once.
 func TestE2EAttestCrashes(t *testing.T) {
 	t.Parallel()
-	s, _, today := attestStage(t, 200)
+	s, _, _ := attestStage(t, 200)
 	s.serveAltered(asServed)
 	s.finish()
 	s.settings["HTTP_ADDR"] = "off"
+	day := 24 * time.Hour // or longer, so that the last one ended long ago at any time of day
+	ago := func() time.Duration { return time.Duration(time.Now().UnixNano()) % day }
+	for ago() < 12*time.Hour {
+		day += time.Hour
+	}
+	s.settings["BRIDGE_ATTEST"] = day.String()
 	first := s.run()
 	s.awaitAttested(1)
 	first.kill()
-	s.settings["BRIDGE_ATTEST"] = "1m" // today has many such periods
+	s.settings["BRIDGE_ATTEST"] = "1m" // there are many such periods since
 	s.settings["BRIDGE_SESSION_TIMEOUT"] = "6s"
 	const kills = 8
 	running := map[string]*program{"a": s.bridgeNamed("a"), "b": s.bridgeNamed("b")}
@@ -263,8 +269,8 @@ func TestE2EAttestCrashes(t *testing.T) {
 	if len(got.Records) <= kills {
 		t.Errorf("%d records after %d kills", len(got.Records), kills)
 	}
-	for i := range got.Records[1:] {
-		if r := got.Records[i+1]; r.Seq != i+2 || !r.From.Equal(today.Add(time.Duration(i)*time.Minute)) {
+	for i, r := range got.Records[1:] {
+		if r.Seq != i+2 || !r.From.Equal(got.Records[0].To.Add(time.Duration(i)*time.Minute)) {
 			t.Errorf("record %d of %s is in place %d", r.Seq, r.From, i+1)
 		}
 	}
