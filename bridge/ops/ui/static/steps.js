@@ -30,7 +30,7 @@ export function ask(dialog, act, ready = () => true, remedy = () => null) {
       if (still()) showProblem(problem, error, remedy(error));
       else toast(sentence(error.message));
     }
-    if (!still()) return;
+    if (asked.get(dialog) !== act) return;
     submit.disabled = !ready();
     dialog.removeAttribute('aria-busy');
   };
