@@ -1,15 +1,19 @@
 package servers
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // errNotOurs is the error of the methods that control a server of another user.
@@ -127,8 +131,30 @@ func (p *process) stop(ctx context.Context) error {
 	}
 }
 
-func (p *process) pause() error   { return p.send(suspend) }
 func (p *process) proceed() error { return p.send(resume) }
+
+// pause stops the program. Where the system shows it, in /proc, pause waits until all threads
+// have stopped: on a loaded machine some still answer for a while.
+func (p *process) pause() error {
+	if err := p.send(suspend); err != nil {
+		return err
+	}
+	for range 10_000 {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid))
+		if err != nil || !slices.ContainsFunc(threads, runs) {
+			return err
+		}
+		<-time.After(time.Millisecond)
+	}
+	return fmt.Errorf("%s has not stopped", p.name)
+}
+
+// runs reports whether a thread has neither stopped nor ended, by its file stat.
+func runs(stat string) bool {
+	text, err := os.ReadFile(stat)
+	_, state, known := strings.Cut(string(text[bytes.LastIndexByte(text, ')')+1:]), " ")
+	return err == nil && known && !strings.ContainsAny(state[:1], "TtZX")
+}
 
 func (p *process) send(s syscall.Signal) error {
 	p.mu.Lock()
