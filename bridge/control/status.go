@@ -35,9 +35,8 @@ type Report struct {
 	Members      []bridge.Member `json:"members,omitempty"`
 	MembersKnown bool            `json:"members_known"`
 	// LagSeconds is the age of the position: 0 when caught up, -1 if unknown or if the stream
-	// has ended. CaughtUpIn is
-	// the estimated time to catch up in seconds. It is -1 if it is unknown, if the stream
-	// hardly catches up, or if no process runs the stream.
+	// has ended. CaughtUpIn is the estimated time to catch up in seconds. It is -1 if it is
+	// unknown, if the stream hardly catches up, or if no process runs the stream.
 	LagSeconds float64 `json:"lag_seconds"`
 	CaughtUpIn float64 `json:"caught_up_in_seconds"`
 	Guarantee  string  `json:"guarantee"`
