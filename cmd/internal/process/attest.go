@@ -126,16 +126,14 @@ func (w *attestPorts) compare(ctx context.Context, from, to int64, mode reconcil
 	}
 	defer end()
 	c := &Comparison{Stream: w.Stream, API: w.api, Live: w.live, Events: w.reader(w.Kafka.Topic)}
-	if c.Events.Further, err = FurtherTopics(ctx, w.Stream); err != nil {
-		return nil, err
-	}
-	dead, err := DeadTopics(ctx, w.Stream)
+	further, letters, err := ComparedTopics(ctx, w.Stream)
 	if err != nil {
 		return nil, err
 	}
-	if len(dead) > 0 {
-		c.Dead = w.reader(dead[0])
-		c.Dead.Further = dead[1:]
+	c.Events.Further = further
+	if len(letters) > 0 {
+		c.Dead = w.reader(letters[0])
+		c.Dead.Further = letters[1:]
 	}
 	return c.Run(ctx, reconcile.Config{
 		From: from, To: to, Mode: mode, Batch: attestedEvents, LateThreshold: LateByDefault, By: "attest",

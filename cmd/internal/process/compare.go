@@ -35,46 +35,31 @@ type Comparison struct {
 	AwaitingEnd func()
 }
 
-// FurtherTopics returns the topics of a stream's routes. It adds those of former routes,
-// and of the routes of the running stream, that still exist.
-func FurtherTopics(ctx context.Context, st *config.Stream) ([]string, error) {
-	former, err := formerTopics(ctx, st, false)
-	return slices.Concat(st.Export.Routes.Topics, former), err
-}
-
-// DeadTopics returns the dead-letter topics of a stream that exist: the one of the settings,
-// then former ones, and that of the running stream.
-func DeadTopics(ctx context.Context, st *config.Stream) ([]string, error) {
-	former, err := formerTopics(ctx, st, true)
-	if err != nil {
-		return nil, err
-	}
-	there, err := st.Kafka.Exists(ctx, st.Kafka.DeadTopic())
-	if there {
-		former = slices.Insert(former, 0, st.Kafka.DeadTopic())
-	}
-	return former, err
-}
-
-// formerTopics returns the topics of a stream's newest checkpoint that exist and that the
-// settings do not name: those of dead letters, or of events.
-func formerTopics(ctx context.Context, st *config.Stream, letters bool) (former []string, err error) {
-	topics := st.Kafka.Topics()
-	known := topics.OfEvents()
-	if letters {
-		known = append(known, st.Kafka.DeadTopic())
-	}
+// ComparedTopics returns the topics with the stream's events besides KAFKA_TOPIC, and those with
+// its dead letters, which exist: the topics of the settings, and those of the newest checkpoint,
+// which has former ones and those of the running stream.
+func ComparedTopics(ctx context.Context, st *config.Stream) (further, letters []string, err error) {
 	newest, err := bridge.Newest(ctx, st.Kafka.History())
-	for i := range newest.Topics {
-		t := &newest.Topics[i]
-		if err == nil && t.DeadLetters == letters && !slices.Contains(known, t.Name) {
-			var there bool
-			if there, err = st.Kafka.Exists(ctx, t.Name); there {
-				former = append(former, t.Name)
-			}
+	if err != nil {
+		return nil, nil, err
+	}
+	topics, dead := st.Kafka.Topics(), st.Kafka.DeadTopic()
+	further = slices.Clone(st.Export.Routes.Topics)
+	for i, t := range append([]bridge.TopicState{{Name: dead, DeadLetters: true}}, newest.Topics...) {
+		if slices.Contains(topics.OfEvents(), t.Name) || i > 0 && t.DeadLetters && t.Name == dead {
+			continue
+		}
+		switch there, err := st.Kafka.Exists(ctx, t.Name); {
+		case err != nil:
+			return nil, nil, err
+		case !there:
+		case t.DeadLetters:
+			letters = append(letters, t.Name)
+		default:
+			further = append(further, t.Name)
 		}
 	}
-	return former, err
+	return further, letters, nil
 }
 
 // Run compares the range of cfg. It sets the fields of cfg that follow from the settings.

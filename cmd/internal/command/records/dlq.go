@@ -104,7 +104,7 @@ func lettersOf(ctx context.Context, st *config.Stream) (*letters, error) {
 	kafka.Topic = kafka.DeadTopic()
 	there, err := topicExists(ctx, &kafka.Config.Config, kafka.Topic)
 	if err == nil && !there {
-		_, err = eventReader(ctx, st)
+		_, _, err = readersOf(ctx, st)
 	}
 	if err != nil {
 		return nil, err

@@ -182,7 +182,7 @@ func retryEach(ctx context.Context, a *cli.App, l *letters, places []deadletter.
 	if r.Origin = c.Origin; c.Zero() {
 		r.Origin = l.stream.Engine.Origin
 	}
-	events, err := eventReader(ctx, l.stream)
+	events, _, err := readersOf(ctx, l.stream)
 	if err != nil {
 		return err
 	}

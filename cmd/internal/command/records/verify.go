@@ -148,17 +148,13 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 	}
 	defer redis.Close()
 	store := redis.Stream(st.Name)
-	events, err := eventReader(ctx, st)
+	events, dead, err := readersOf(ctx, st)
 	if err != nil {
 		return err
 	}
-	dead, err := deadReader(ctx, a, st)
-	if err != nil {
-		return err
-	}
-	events.Waiting = sayWaiting(a)
+	events.Waiting, dead.Waiting = sayWaiting(a), sayWaiting(a)
 	c := process.Comparison{
-		Stream: st, API: api, Events: events, Dead: dead, Waiting: sayWaiting(a), Compared: sayCompared(a),
+		Stream: st, API: api, Events: events, Waiting: sayWaiting(a), Compared: sayCompared(a),
 		Live: process.NewLiveStream(st, func(ctx context.Context) (bridge.Status, bool) {
 			s, ok, err := store.Status(ctx)
 			return s, ok && err == nil // while Redis is unreachable, the position in Kafka counts
@@ -167,6 +163,9 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 			fmt.Fprintf(a.Stderr, "waiting for stream %s to catch up: its events have no ingestion time\n", st.Name)
 		},
 	}
+	if dead.Name != "" {
+		c.Dead = dead
+	}
 	found, err := c.Run(ctx, reconcile.Config{
 		From: from, To: to, Mode: o.mode(), Batch: o.batch, LateThreshold: o.late, By: cli.Operator(),
 	})
@@ -174,9 +173,7 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 		return verifyError(err)
 	}
 	SaySkipped(a, events)
-	if dead != nil {
-		SaySkipped(a, dead)
-	}
+	SaySkipped(a, dead)
 	if err := o.print(a, found); err != nil {
 		return err
 	}
@@ -257,26 +254,24 @@ func verifyError(err error) error {
 // instantText returns a time that --from and --to take, exact to the millisecond.
 func instantText(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano) }
 
-// eventReader reads the stream's records in its topic.
-func eventReader(ctx context.Context, st *config.Stream) (*kafkaclient.TopicReader, error) {
+// readersOf returns readers of the stream's events and dead letters, in all of their topics. That
+// of the dead letters has no name if none of their topics exists.
+func readersOf(ctx context.Context, st *config.Stream) (events, dead *kafkaclient.TopicReader, err error) {
 	if err := wantTopic(ctx, &st.Kafka, st.Kafka.Topic, "KAFKA_TOPIC"); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	further, err := process.FurtherTopics(ctx, st)
-	return &kafkaclient.TopicReader{
-		Open: st.Kafka.Open, Name: st.Kafka.Topic, Further: further, Patience: usualPatience,
-	}, cli.Explain(err)
-}
-
-// deadReader reads the stream's dead letters in all of its dead-letter topics; nil if none exists.
-func deadReader(ctx context.Context, a *cli.App, st *config.Stream) (*kafkaclient.TopicReader, error) {
-	topics, err := process.DeadTopics(ctx, st)
-	if err != nil || len(topics) == 0 {
-		return nil, cli.Explain(err)
+	further, letters, err := process.ComparedTopics(ctx, st)
+	if err != nil {
+		return nil, nil, cli.Explain(err)
 	}
-	return &kafkaclient.TopicReader{
-		Open: st.Kafka.Open, Name: topics[0], Further: topics[1:], Patience: usualPatience, Waiting: sayWaiting(a),
-	}, nil
+	reader := func(topics ...string) *kafkaclient.TopicReader {
+		r := &kafkaclient.TopicReader{Open: st.Kafka.Open, Patience: usualPatience}
+		if len(topics) > 0 {
+			r.Name, r.Further = topics[0], topics[1:]
+		}
+		return r
+	}
+	return reader(append([]string{st.Kafka.Topic}, further...)...), reader(letters...), nil
 }
 
 // verdict is the error of a report with missing events.
