@@ -58,7 +58,7 @@ func (r Repeats) underOther() Repeats {
 
 // plus returns the number with up to n more events.
 func (r Repeats) plus(n int64) Repeats {
-	if n == 0 || r.Max < 0 {
+	if r.Max < 0 {
 		return r
 	}
 	return between(r.Min, r.Max+Count(n))

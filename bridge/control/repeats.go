@@ -78,9 +78,11 @@ func (p *planner) addBackfilled(ctx context.Context, m *Move, since int64) {
 	n, err := p.ports.Backfilled(ctx, since)
 	if err != nil {
 		why := "the events of backfills, which come again too, cannot be counted: " + cut(err.Error(), 120)
-		if m.note("%s", why); m.Min > 0 {
+		m.note("%s", why)
+		switch {
+		case m.Min > 0:
 			m.Max, m.Pages = Unknown, Unknown
-		} else if m.Why == "" {
+		case m.Why == "":
 			m.Repeats = unknown(why)
 		}
 		return

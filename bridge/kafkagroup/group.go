@@ -227,10 +227,7 @@ func (g *Group) hiddenMembers(ctx context.Context, client *kafkaclient.Client) e
 }
 
 func (g *Group) foreign(what string) *bridge.Fault {
-	return &bridge.Fault{
-		Class: bridge.Permanent, Reason: bridge.ReasonOwner, Code: "foreign_group", Hint: foreignHint,
-		Err: fmt.Errorf("group %s has foreign members: %s", g.Name(), what),
-	}
+	return bridge.Blockf("foreign_group", bridge.ReasonOwner, foreignHint, "group %s has foreign members: %s", g.Name(), what)
 }
 
 // subscribes reports whether a member subscribes to the checkpoint topic. It returns true

@@ -145,7 +145,6 @@ func decodeInto(to []byte, text string) error {
 	return err
 }
 
-func fault(hint, text string, args ...any) error {
-	return &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonConfig, Code: "event_keys", Hint: hint,
-		Err: fmt.Errorf(text, args...)}
+func fault(hint, format string, args ...any) error {
+	return bridge.Blockf("event_keys", bridge.ReasonConfig, hint, format, args...)
 }

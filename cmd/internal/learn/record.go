@@ -6,11 +6,12 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
-	"exportbridge/bridge/exportapi/jsonpointer"
 	"fmt"
 	mathrand "math/rand/v2"
 	"regexp"
 	"slices"
+
+	"exportbridge/bridge/exportapi/jsonpointer"
 )
 
 // Recording has the pages that a profile was learned from, with other letters in place of

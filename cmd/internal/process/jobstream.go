@@ -96,11 +96,9 @@ func (w *jobPorts) want(ctx context.Context, topics ...string) error {
 			return err
 		}
 		if !exists {
-			return &bridge.Fault{
-				Class: bridge.Permanent, Reason: bridge.ReasonTopic, Code: "topic_missing",
-				Err:  fmt.Errorf("topic %s does not exist", topic),
-				Hint: "check the name (KAFKA_TOPIC, KAFKA_ROUTES); if it is right: exportbridge topics create --execute",
-			}
+			return bridge.Blockf("topic_missing", bridge.ReasonTopic,
+				"check the name (KAFKA_TOPIC, KAFKA_ROUTES); if it is right: exportbridge topics create --execute",
+				"topic %s does not exist", topic)
 		}
 	}
 	return nil
