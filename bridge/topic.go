@@ -8,8 +8,8 @@ import (
 )
 
 // TopicState identifies a topic of a Sink and its extent at some time. Its size is
-// bounded, so that every checkpoint can hold it. Offsets only grow: a smaller sum reveals
-// a truncated log, another ID a recreated topic.
+// bounded, so that every checkpoint can hold it. Offsets only grow: a smaller end of the
+// topic or of a partition reveals a truncated log, another ID a recreated topic.
 type TopicState struct {
 	Name string `json:"name"`
 	// ID is the topic id from the server. It changes when the topic is recreated. It is
@@ -58,7 +58,7 @@ func FindTopic(all []TopicState, name string) *TopicState {
 	return &all[i]
 }
 
-// TopicsLost compares the topics found with those in c: same id, at least the same end,
+// TopicsLost compares the topics found with those in c: same id, at least the same ends,
 // and the same start unless retention deletes. A checkpoint of an older version only
 // implies that the topic is not empty. TopicsLost returns nil, or a Fault that describes
 // the loss.
@@ -137,16 +137,32 @@ func (t *TopicState) Same(found *TopicState) bool {
 // lossIn describes what the topic found has lost since t, or returns "". Operators delete
 // dead letters that they have handled, which is no loss.
 func (t *TopicState) lossIn(found *TopicState) string {
+	partition, cut := t.cutIn(found)
 	switch {
 	case !t.Same(found):
 		return fmt.Sprintf("was deleted and recreated (id %s, previously %s)", found.ID, t.ID)
 	case found.End < t.End:
 		return fmt.Sprintf("ends %d offsets before its previous end", t.End-found.End)
+	case cut > 0:
+		return fmt.Sprintf("ends %d offsets before its previous end in partition %d", cut, partition)
 	case t.KeepsAll && found.KeepsAll && found.Start > t.Start && !t.DeadLetters:
 		return fmt.Sprintf("starts %d offsets later than before, although its retention is unlimited",
 			found.Start-t.Start)
 	}
 	return ""
+}
+
+// cutIn returns a partition of found that ends before its end in t, and by how many offsets:
+// the other partitions may have grown by more. cut is 0 if there is none, or if the ends are
+// unknown.
+func (t *TopicState) cutIn(found *TopicState) (partition int, cut int64) {
+	was, now := t.Ends.Offsets(), found.Ends.Offsets()
+	for i := range min(len(was), len(now)) {
+		if now[i] < was[i] {
+			return i, was[i] - now[i]
+		}
+	}
+	return 0, 0
 }
 
 // CarryOver returns the topics found, merged with their earlier state, and the event
@@ -207,7 +223,7 @@ func AsFound(known, found []TopicState) []TopicState {
 	for i := range known {
 		t := &known[i]
 		if now := FindTopic(found, t.Name); now != nil && t.Same(now) {
-			if now.End < t.End {
+			if _, cut := t.cutIn(now); cut > 0 || now.End < t.End {
 				t.Ends = "" // it is unknown which partitions lost records
 			}
 			t.End, t.Start, t.KeepsAll = min(t.End, now.End), now.Start, now.KeepsAll

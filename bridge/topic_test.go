@@ -32,4 +32,9 @@ func TestAsFoundForgetsTheEnds(t *testing.T) {
 			t.Errorf("found with end %d: ends %q, want %q", end, got[0].Ends, want)
 		}
 	}
+	known[0].Ends = bridge.EncodeEnds([]int64{10, 20})
+	found := []bridge.TopicState{{Name: "x", End: 40, Ends: bridge.EncodeEnds([]int64{25, 15})}}
+	if got := bridge.AsFound(known, found); got[0].Ends != "" || got[0].End != 30 {
+		t.Errorf("of one cut partition: %+v", got[0])
+	}
 }

@@ -408,6 +408,10 @@ func TestTopicsLost(t *testing.T) {
 	letters := bridge.TopicState{Name: "dlq", ID: "b", Partitions: 3, End: 10, KeepsAll: true, DeadLetters: true}
 	with := func(t bridge.TopicState, change func(*bridge.TopicState)) bridge.TopicState { change(&t); return t }
 	fresh := func(s *bridge.TopicState) { s.ID, s.End = "new", 0 }
+	ends := func(end int64, offsets ...int64) []bridge.TopicState {
+		return []bridge.TopicState{
+			with(events, func(s *bridge.TopicState) { s.End, s.Ends = end, bridge.EncodeEnds(offsets) })}
+	}
 	known := []bridge.TopicState{events, letters}
 	for name, c := range map[string]struct {
 		have  bridge.Checkpoint
@@ -417,6 +421,10 @@ func TestTopicsLost(t *testing.T) {
 		"as before": {bridge.Checkpoint{Topics: known, Events: 50}, known, ""},
 		"more": {bridge.Checkpoint{Topics: known, Events: 50},
 			[]bridge.TopicState{with(events, func(s *bridge.TopicState) { s.End = 200 }), letters}, ""},
+		"one partition cut, others grown": {bridge.Checkpoint{Topics: ends(100, 40, 30, 30), Events: 50},
+			ends(150, 90, 20, 40), "10 offsets before its previous end in partition 1"},
+		"a partition unknown to a broker": {bridge.Checkpoint{Topics: ends(100, 40, 30, 30), Events: 50},
+			ends(120, 90, 30), ""},
 		"another id": {bridge.Checkpoint{Topics: known, Events: 50},
 			[]bridge.TopicState{with(events, func(s *bridge.TopicState) { s.ID, s.End = "new", 500 }), letters},
 			"topic events was deleted"},
