@@ -96,7 +96,7 @@ func (at *Position) trim(p *bridge.Page, rules *Rules, r *Findings) error {
 	if len(at.Tail) == 0 {
 		at.Tail, t.forms = nil, forms{}
 	}
-	if t.missing = 0; t.last {
+	if t.missing = 0; t.last && !t.carries {
 		t.missing = len(missing)
 	}
 	at.forms = t.forms

@@ -241,6 +241,7 @@ func TestTrim(t *testing.T) {
 			{ids: "ABC", published: "ABC", tail: "ABC"},
 			{ids: "A", next: "2", tail: "BC", carried: 1},
 			{ids: "E", published: "E", tail: "E", vanished: 2},
+			{tail: "E", vanished: 1}, // which are not among those that count
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
