@@ -361,7 +361,7 @@ type Observation struct {
 	// API no longer lists. Changed counts items of the tail that the API lists with other
 	// bytes.
 	Repeated, Shared, Vanished, Changed int
-	// Keyless counts events without a key.
+	// Keyless counts events without a key that no route drops.
 	Keyless int
 	// AtBorder counts dropped items that were at the end of the page before.
 	AtBorder int

@@ -64,7 +64,7 @@ type Findings struct {
 	Shared   int // kept items: an earlier item has the same id and other bytes
 	Vanished int // items of the tail that the API no longer lists
 	Changed  int // items of the tail that the API listed with other bytes
-	Keyless  int // events without a key
+	Keyless  int // events without a key that no route drops
 	// Widened is the new number of items to keep of a page, if the page repeats all kept
 	// items: earlier ones may be published twice. Otherwise it is 0.
 	Widened int
@@ -185,7 +185,7 @@ func (at *Position) count(p *bridge.Page, found *Findings) {
 		if e.Defect == bridge.DefectNone && e.Time > at.LastEventTime {
 			at.LastEventTime = min(e.Time, bridge.MaxNumber)
 		}
-		if e.Defect == bridge.DefectNone && e.Key == nil {
+		if e.Defect == bridge.DefectNone && e.Key == nil && e.Route != bridge.RouteDrop {
 			found.Keyless++
 		}
 		if at.Origin.Outside(e) {

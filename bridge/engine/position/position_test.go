@@ -179,3 +179,16 @@ func TestMarksFrom(t *testing.T) {
 		}
 	}
 }
+
+// TestKeylessIsPublished: an event that a route drops has no record, and so needs no key.
+func TestKeylessIsPublished(t *testing.T) {
+	t.Parallel()
+	event := func(id string) bridge.Event { return bridge.Event{ID: []byte(id), Raw: []byte(id)} }
+	dropped, keyed := event("b"), event("c")
+	dropped.Route, keyed.Key = bridge.RouteDrop, []byte("k")
+	p := &bridge.Page{Next: "d", Items: 3, Events: []bridge.Event{event("a"), dropped, keyed}}
+	_, found, err := Begin(bridge.Checkpoint{}).Take(p, &Rules{PageSize: 10, TailLimit: 40}, Known{})
+	if err != nil || found.Keyless != 1 {
+		t.Errorf("%d events without a key, error %v; want one", found.Keyless, err)
+	}
+}
