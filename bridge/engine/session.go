@@ -57,7 +57,7 @@ func (s *session) stamp(c bridge.Checkpoint, kind bridge.Kind, at bridge.Version
 	if s.topics != nil {
 		c.Topics = s.topicsNow(c.Topics, s.topics)
 	}
-	if s.request.Known() {
+	if s.request.Known() && !s.e.applying { // its rules for private data may be others
 		c.Origin.Request = s.request
 	}
 	c.Owner, c.Session = s.e.cfg.Owner, s.id

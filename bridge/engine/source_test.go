@@ -71,6 +71,22 @@ func TestRequestChanged(t *testing.T) {
 	})
 }
 
+// TestApplyKeepsRules: the process of a command may have other rules for private data. The
+// checkpoint keeps those of the stream, since repairs must have the same.
+func TestApplyKeepsRules(t *testing.T) {
+	t.Parallel()
+	inRequestModes(t, bridgetest.Export{}, func(r *harness) {
+		r.mustEnd()
+		was := r.cfg.Origin.Request
+		r.cfg.Origin.Request = bridge.NewFingerprint([]bridge.RequestPart{{Name: bridge.PartHost, Value: "a"},
+			{Name: bridge.PartParam + "tenant", Value: "one"}, {Name: bridge.PartRules, Value: "others"}})
+		if a, err := r.applyWithout(pause("p1", 0)); err != nil || !a.Applied {
+			r.t.Fatal(a, err)
+		}
+		r.wantRequest(was)
+	})
+}
+
 // Changed rules for private data are committed at start, also if nothing is published.
 func TestRulesChanged(t *testing.T) {
 	t.Parallel()
