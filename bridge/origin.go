@@ -11,7 +11,7 @@ import (
 func (c *Checkpoint) Unread() bool {
 	unmoved := c.Epoch == 0 || c.Change != nil && c.Change.Unread
 	atStart := unmoved && c.Cursor == "" && c.Events == 0 && c.Pages == 0
-	return atStart && c.Kind != KindData && c.Kind != KindReset
+	return atStart && c.Kind != KindData
 }
 
 // OriginFault returns the fault of a stream at c whose settings have another origin or

@@ -201,6 +201,7 @@ func (s *stream) beginEpoch(ctx context.Context, from bridge.Checkpoint, to resu
 	}
 	next := s.session.stamp(c, bridge.KindReset, bridge.Version{Epoch: max(to.newest.Epoch, c.Epoch) + 1})
 	next.Change = s.e.ownChange(c, to.newEpoch)
+	next.Change.Unread = c.Unread() && to.lost == nil
 	s.log.Warn("new epoch", "why", to.newEpoch, "from", c.Version.String(), "was", string(c.Mode),
 		"to", next.Version.String())
 	return next, s.commitCheckpoint(ctx, from, next)

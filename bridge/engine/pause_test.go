@@ -218,11 +218,13 @@ func TestPauseWhereKafkaLostData(t *testing.T) {
 }
 
 // TestUnreadAdoptsSettings: a stream that has read no page adopts a corrected filter, also
-// after changed routes or a pause. After a reset it does not: the settings may have an
+// after changed routes, a pause or another delivery. After a reset it does not: the settings may have an
 // earlier start.
 func TestUnreadAdoptsSettings(t *testing.T) {
 	t.Parallel()
-	for between, adopts := range map[string]bool{"nothing": true, "routes": true, "pause": true, "reset": false} {
+	for between, adopts := range map[string]bool{
+		"nothing": true, "routes": true, "pause": true, "delivery": true, "reset": false,
+	} {
 		exactRow(t, between, bridgetest.Export{}, func(r *harness) {
 			r.source.Refuse(always(bridge.Fault{Class: bridge.Permanent, Code: "401", Reason: bridge.ReasonAuth}))
 			r.cfg.Origin.Events = []string{"orderPlacd"}
@@ -231,6 +233,10 @@ func TestUnreadAdoptsSettings(t *testing.T) {
 			case "routes":
 				r.cfg.Routes = "*.debug=drop"
 				r.restart(time.Minute)
+			case "delivery":
+				r.end()
+				r.switchMode(bridge.AtLeastOnce)
+				r.startFor(time.Minute)
 			case "reset":
 				r.apply("r1", bridge.Target{Start: 1})
 				fallthrough
