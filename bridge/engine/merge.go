@@ -217,7 +217,9 @@ func (e *Engine) overlapped(c bridge.Checkpoint) bridge.Checkpoint {
 			c.Listing = bridge.BeginListing(w.At, c.Topics)
 		}
 		return c
-	case e.cfg.listing() || e.ports.Published == nil: // a listing always reads the topic back
+	case e.cfg.listing(): // a listing always reads the topic back
+		return c
+	case e.ports.Published == nil && !e.applying: // a command reads nothing; the next session does
 		return c
 	}
 	c.BeginOverlap(&c, e.overlapStart(&c, &c), c.Topics)

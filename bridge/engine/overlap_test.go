@@ -120,6 +120,25 @@ func TestCurrentKeepsOverlap(t *testing.T) {
 	})
 }
 
+// TestPauseBeginsOverlap: after Kafka has lost its checkpoints, a pause without a bridge
+// resumes from the store's checkpoint, which may be behind. Later events of the topic are not
+// published again.
+func TestPauseBeginsOverlap(t *testing.T) {
+	exactBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) {
+		r.topic.Latency = 20 * time.Millisecond
+		r.ran(30, time.Minute)
+		rollBackEvents(r)
+		r.forgetCheckpoints()
+		cmd := pause("p1", 0)
+		cmd.PausedUntil = time.Now().Add(time.Minute).UnixMilli()
+		if a, err := r.applyWithout(cmd); err != nil || !a.Applied {
+			t.Fatal(a, err)
+		}
+		r.startFor(10 * time.Minute)
+		r.wantOnce()
+	})
+}
+
 // TestFailedRequestInOverlap: equal events without an id, of which an overlap has dropped
 // some before a request fails. New ones that are listed after it are published.
 func TestFailedRequestInOverlap(t *testing.T) {
