@@ -225,6 +225,26 @@ func TestStartIsRestated(t *testing.T) {
 	})
 }
 
+// TestFollowIsRestated: a stream that has read nothing can be followed by windows, which need a
+// time to begin at, and by its cursor again. Its checkpoint has the format of the new way.
+func TestFollowIsRestated(t *testing.T) {
+	t.Parallel()
+	inModes(t, bridgetest.Export{}, func(r *harness) {
+		r.cfg.Limits.Once, r.cfg.LookBack = true, time.Hour
+		r.source.Refuse(always(bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth}))
+		now := time.Now().UnixMilli()
+		for _, o := range []bridge.Origin{{}, {Follow: bridge.FollowWindows, Start: now}, {}} {
+			o.Resource = r.cfg.Origin.Resource
+			r.cfg.Origin = o
+			wantBlocked(r.t, r.run(), bridge.ReasonAuth)
+			c := r.store.Checkpoint()
+			if !c.Origin.Same(o) || c.Origin.Start != o.Start || c.Format != o.Format() || c.Listing != nil {
+				r.t.Errorf("format %d of %s, want that of %s", c.Format, c.Origin, o)
+			}
+		}
+	})
+}
+
 // TestStatusNamesWhoIsAway: a stream that waits for a server is not caught up.
 func TestStatusNamesWhoIsAway(t *testing.T) {
 	bubble(t, bridgetest.Export{}, func(r *harness) {

@@ -207,14 +207,15 @@ func (s *stream) startStream(ctx context.Context) (bridge.Checkpoint, error) {
 
 // updateOrigin writes changed settings into a checkpoint from which nothing was read yet,
 // as after a first run with a wrong key. It accepts an earlier start, but no later one:
-// with "now", events between two starts would be skipped. A command changes nothing,
-// because the settings of its process are not the stream's.
+// with "now", events between two starts would be skipped. Windows cannot start at the
+// earliest event. A command changes nothing, because the settings of its process are not the
+// stream's.
 func (s *stream) updateOrigin(ctx context.Context) error {
 	have, want := s.committed.Origin, s.e.cfg.Origin
 	if !s.committed.Unread() || s.e.applying {
 		return nil
 	}
-	if want.End == 0 && want.Start > have.Start {
+	if want.End == 0 && want.Start > have.Start && (have.Start != 0 || !s.e.cfg.listing()) {
 		if !s.e.cfg.RelativeStart {
 			s.log.Warn("configured start ignored: it is later than the stream's start", "begun", have.StartText(),
 				"hint", s.e.cfg.words(bridge.HintStartLater))
@@ -224,7 +225,7 @@ func (s *stream) updateOrigin(ctx context.Context) error {
 	if want.Same(have) && want.Start == have.Start && want.Request == have.Request {
 		return nil
 	}
-	next := s.session.stamp(s.committed.Checkpoint, bridge.KindStart, s.committed.Version.Next())
-	next.Origin = want
-	return s.record(ctx, next)
+	next := s.committed.Checkpoint
+	next.Origin, next.Listing = want, nil // before the stamp, which sets the format
+	return s.record(ctx, s.session.stamp(next, bridge.KindStart, s.committed.Version.Next()))
 }
