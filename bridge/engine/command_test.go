@@ -391,6 +391,25 @@ func TestCommandWithoutASession(t *testing.T) {
 	}
 }
 
+// TestFencedAppliesNothing: while another bridge runs the stream, that bridge applies the
+// commands.
+func TestFencedAppliesNothing(t *testing.T) {
+	t.Parallel()
+	inModes(t, bridgetest.Export{}, func(r *harness) {
+		r.ran(15, time.Second)
+		for n := 2; n < 100; n++ {
+			r.topic.FailRecover(n, bridge.ErrFenced)
+		}
+		r.startFor(15 * time.Second)
+		r.wantState(bridge.StateBlocked, bridge.ReasonOwner)
+		r.inbox.Push(pause("p1", 0))
+		r.after(2 * time.Minute)
+		if a, ok := r.inbox.AnswerTo("p1"); ok || r.store.Checkpoint().PausedUntil != 0 {
+			r.t.Errorf("the fenced bridge has answered %+v", a)
+		}
+	})
+}
+
 // What blocked the stream was mended: a command is not held up until the stream
 // looks by itself, unless that would take it from another bridge.
 func TestCommandForMendedStream(t *testing.T) {

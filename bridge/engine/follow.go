@@ -148,9 +148,10 @@ func (f *follower) next(ctx context.Context) input {
 	}
 	var commands <-chan bridge.Command
 	// A command makes a blocked stream retry, except if another bridge runs the stream: a
-	// retry would fence it.
-	blocked := !f.session.ready && f.state == bridge.StateBlocked && f.fault.Reason != bridge.ReasonOwner
-	if blocked || f.canApply(&f.session) {
+	// retry would fence it, and it applies the command.
+	blocked := !f.session.ready && f.state == bridge.StateBlocked
+	fenced := blocked && f.fault.Reason == bridge.ReasonOwner
+	if !fenced && (blocked || f.canApply(&f.session)) {
 		commands = f.commands
 		select {
 		case cmd := <-commands:
@@ -175,7 +176,7 @@ func (f *follower) next(ctx context.Context) input {
 		switch {
 		case f.session.ready:
 			beat = f.alarms[1].at(f.run.heartbeatDue(f.e.cfg.Stream, f.at.Cursor != f.committed.Cursor))
-		case f.state == bridge.StateBlocked && f.fault.Reason == bridge.ReasonOwner:
+		case fenced:
 			look = f.alarms[1].at(f.incidents.looked.Add(rivalInterval))
 		}
 	}
