@@ -22,7 +22,11 @@ type requests struct {
 // effect when its checkpoint is committed.
 func (f *follower) applyCommand(hard context.Context, cmd bridge.Command) error {
 	r := &f.requests
-	if !r.e.applying && !f.canApply(&f.session) { // the inbox offers it again
+	// Without a session, another process may have moved the stream unnoticed.
+	if !f.session.open && f.rival.Zero() && f.readStore(hard) != nil {
+		return nil // the inbox offers it again
+	}
+	if !r.e.applying && !f.canApply(&f.session) { // as above
 		if r.wokenBy != cmd.ID {
 			r.wokenBy, f.schedule.due = cmd.ID, time.Now()
 		}

@@ -391,6 +391,27 @@ func TestCommandWithoutASession(t *testing.T) {
 	}
 }
 
+// TestCommandAfterAnotherProcess: a process that cannot reach Kafka applies a command to the
+// position in the store, since another process may have moved the stream.
+func TestCommandAfterAnotherProcess(t *testing.T) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
+		r.follow(15, time.Second)
+		r.topic.Break()
+		r.grow(10, time.Minute)
+		was := r.store.Checkpoint()
+		moved := was
+		moved.Version, moved.Kind, moved.Session = was.Next(), bridge.KindHeartbeat, "other"
+		moved.Cursor, moved.Events = "later", was.Events+10
+		must.Do(t, r.store.Advance(t.Context(), was, moved))
+		r.inbox.Push(pause("p1", was.Epoch))
+		r.applied(r.await("p1"))
+		c := r.store.Checkpoint()
+		if c.Cursor != moved.Cursor || c.Events != moved.Events || c.PausedUntil != bridge.Forever {
+			t.Errorf("paused at cursor %q after %d events, want the position of the other process", c.Cursor, c.Events)
+		}
+	})
+}
+
 // TestFencedAppliesNothing: while another bridge runs the stream, that bridge applies the
 // commands.
 func TestFencedAppliesNothing(t *testing.T) {

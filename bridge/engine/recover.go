@@ -138,10 +138,19 @@ func (s *session) ask(ctx context.Context, confirm func(context.Context) error) 
 	return rec, nil
 }
 
-// loadStore reads the store before the sink. In at-least-once mode the store is
-// authoritative, and commands are applied while the sink is unreachable.
+// loadStore reads the store before the sink, since commands are applied in at-least-once mode
+// while the sink is unreachable.
 func (s *stream) loadStore(ctx context.Context) error {
-	if s.e.cfg.exactlyOnce() || !s.committed.Zero() && !s.stale {
+	if !s.committed.Zero() && !s.stale {
+		return nil
+	}
+	return s.readStore(ctx)
+}
+
+// readStore adopts the store's checkpoint if it is newer. In at-least-once mode the store is
+// authoritative; in exactly-once mode it is not read.
+func (s *stream) readStore(ctx context.Context) error {
+	if s.e.cfg.exactlyOnce() {
 		return nil
 	}
 	stored, err := s.e.loadStored(ctx)
