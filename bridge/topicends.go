@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// maxEnds bounds the partitions whose end offsets a checkpoint holds.
-const maxEnds = 256
+// MaxEnds bounds the partitions whose end offsets a checkpoint holds.
+const MaxEnds = 256
 
 // Ends are the end offsets of a topic's partitions, from partition 0 on, as base64 of
 // variable-length integers: a few bytes per partition. Empty is unknown.
@@ -17,7 +17,7 @@ type Ends string
 // EncodeEnds returns the offsets as Ends. More than 256 partitions give unknown Ends,
 // because every checkpoint would be too large.
 func EncodeEnds(offsets []int64) Ends {
-	if len(offsets) > maxEnds {
+	if len(offsets) > MaxEnds {
 		return ""
 	}
 	b := make([]byte, 0, 4*len(offsets))
