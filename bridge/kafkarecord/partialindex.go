@@ -32,9 +32,8 @@ func (p *Published) PartialIndex(
 	h := newPublishedIndex(false, p.cfg.Redacted)
 	for _, topic := range p.cfg.Topics.OfEvents() {
 		l := client.Log(topic, [16]byte{})
-		// The timestamp of a record may be its publish time.
 		var spans map[int32]kafkaclient.Span
-		if spans, err = spansAfter(ctx, l, from.Add(-FutureLimit)); err == nil {
+		if spans, err = spansAfter(ctx, l, from); err == nil {
 			err = l.Read(ctx, spans, func(r *kgo.Record) error {
 				if p.isOurs(r) && of.mayHave(r) {
 					h.add(r)

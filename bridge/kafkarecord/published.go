@@ -185,19 +185,14 @@ func (p *Published) takeHeld(h *publishedIndex, r *kgo.Record, letters bool) err
 	return nil
 }
 
-// spansSince returns the spans of a topic to read for an index. They begin FutureLimit
-// earlier, because the timestamp of a record may be its publish time.
+// spansSince returns the spans of a topic to read for an index.
 func (p *Published) spansSince(
 	ctx context.Context, client *kafkaclient.Client, l *kafkaclient.Log, since bridge.Since,
 ) (map[int32]kafkaclient.Span, error) {
 	if since.EndsOnly {
 		return p.spansAfterEnds(ctx, client, l, since.Topics)
 	}
-	from := since.Time.Add(-FutureLimit)
-	if from.UnixMilli() < 0 { // brokers reject a negative time
-		from = time.UnixMilli(0)
-	}
-	spans, err := spansAfter(ctx, l, from)
+	spans, err := spansAfter(ctx, l, since.Time)
 	ends, errEnds := knownEnds(ctx, client, l, since.Topics)
 	if err := cmp.Or(err, errEnds); err != nil || len(ends) == 0 {
 		return spans, err
@@ -259,10 +254,11 @@ func (p *Published) spansAfterEnds(
 	return spans, nil
 }
 
-// spansAfter returns the spans of a topic from a record time to its current end. A read of
+// spansAfter returns the spans of a topic from an event time to its current end. They begin
+// FutureLimit earlier, because the timestamp of a record may be its publish time. A read of
 // them waits for open transactions.
 func spansAfter(ctx context.Context, l *kafkaclient.Log, from time.Time) (map[int32]kafkaclient.Span, error) {
-	starts, err := l.After(ctx, from.UnixMilli())
+	starts, err := l.After(ctx, max(0, from.Add(-FutureLimit).UnixMilli())) // brokers reject a negative time
 	ends, errEnds := l.Ends(ctx)
 	if err := cmp.Or(err, errEnds); err != nil {
 		return nil, err
