@@ -46,8 +46,11 @@ func (c *Config) checkpointRecord(key string, cp *bridge.Checkpoint, topic *kafk
 	rec := c.ownRecord(key, value)
 	rec.Headers = []kgo.RecordHeader{{Key: kafkarecord.HeaderContentType, Value: []byte("application/json")}}
 	if size, limit := recordSize(&rec), topic.Settings.MaxMessage; size > limit {
-		return kgo.Record{}, bridge.Blockf("checkpoint_too_large", bridge.ReasonTopic,
-			c.Alter(topic.Name, fmt.Sprintf("max.message.bytes=%d", 2*size)),
+		hint := c.Alter(topic.Name, fmt.Sprintf("max.message.bytes=%d", 2*size))
+		if !topic.Settings.Known { // the limit is that of the setting
+			hint = c.hiddenLimit(topic.Name)
+		}
+		return kgo.Record{}, bridge.Blockf("checkpoint_too_large", bridge.ReasonTopic, hint,
 			"checkpoint %s of %s has %d bytes, topic %s allows %d", cp.Version, c.Stream, size, topic.Name, limit)
 	}
 	return rec, nil

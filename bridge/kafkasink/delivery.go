@@ -185,8 +185,7 @@ func (d *delivery) outcome() error {
 		// With readable settings the next session knows the new limit. Without them
 		// each session would fail the same way.
 		f.Class, f.Reason = bridge.Permanent, bridge.ReasonConfig
-		f.Hint = "set KAFKA_MAX_MESSAGE_BYTES to the topic's max.message.bytes, or grant reading it: " +
-			d.cfg.GrantRead(d.topic)
+		f.Hint = d.cfg.hiddenLimit(d.topic)
 	}
 	return f
 }

@@ -37,6 +37,12 @@ func (c *Config) fault(err error, topic string) *bridge.Fault {
 	return f
 }
 
+// hiddenLimit is the hint for a record that is too large for a topic whose settings are not
+// readable.
+func (c *Config) hiddenLimit(topic string) string {
+	return "set KAFKA_MAX_MESSAGE_BYTES to the topic's max.message.bytes, or grant reading it: " + c.GrantRead(topic)
+}
+
 // isTopicGone reports whether a topic of the session was deleted or recreated.
 func isTopicGone(err error) bool {
 	_, cut := errors.AsType[*bridge.CutOffError](err)

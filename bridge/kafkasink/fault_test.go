@@ -163,6 +163,23 @@ func TestHiddenLimit(t *testing.T) {
 	}
 }
 
+// TestHiddenCheckpointLimit: if the settings of the checkpoint topic may not be read, its limit
+// is KAFKA_MAX_MESSAGE_BYTES, and a change of the topic does not help.
+func TestHiddenCheckpointLimit(t *testing.T) {
+	t.Parallel()
+	c := kafkatest.Fake(t)
+	hideConfigs(c)
+	cfg := config(t, c.ListenAddrs(), exactly, func(cfg *kafkastream.Config) { cfg.MaxMessage = 20_000 })
+	s := recovered(t, cfg)
+	large := checkpoint(cfg, 1)
+	large.Cursor = strings.Repeat("c", 30_000)
+	_, err := s.Publish(t.Context(), bridge.Batch{Checkpoint: large})
+	f := kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonTopic)
+	if !strings.Contains(f.Hint, "KAFKA_MAX_MESSAGE_BYTES") || !strings.Contains(f.Hint, cfg.CheckpointTopic) {
+		t.Errorf("hint %q names no repair", f.Hint)
+	}
+}
+
 // TestHiddenRetention: unreadable settings mean Kafka's default of 7 days.
 func TestHiddenRetention(t *testing.T) {
 	t.Parallel()
