@@ -229,9 +229,12 @@ func (c *check) held(ctx context.Context) {
 		return
 	}
 	for i := range topics {
-		for _, b := range bounds[names[i]] {
+		ends := make([]int64, len(bounds[names[i]]))
+		for id, b := range bounds[names[i]] {
 			topics[i].Start, topics[i].End = topics[i].Start+b.From, topics[i].End+b.To
+			ends[id] = b.To
 		}
+		topics[i].Ends = bridge.EncodeEnds(ends)
 	}
 	if fault := bridge.TopicsLost(at, topics); fault != nil {
 		c.fail(fault)
