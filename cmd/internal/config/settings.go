@@ -268,6 +268,9 @@ func (l *loader) loadStream(name string, need Uses, now time.Time) Stream {
 	// or Kafka.
 	export := &loader{src: l.src, stream: name, memory: l.memory, streams: l.streams}
 	preset := export.fillExport(&st)
+	if need&WithoutKey != 0 {
+		st.Export.Params = l.unreadParams(&st.Export, name)
+	}
 	export.fillEngine(&st, now)
 	if need&UsesExport != 0 {
 		l.take(export.problems)
@@ -276,8 +279,6 @@ func (l *loader) loadStream(name string, need Uses, now time.Time) Stream {
 	kafka.fillKafka(&st)
 	if need&WithoutKey == 0 { // else parameters and headers are not read, because they are secrets
 		st.Engine.Origin.Request = st.Export.Fingerprint(preset)
-	} else if l.src.has("EXPORT_PARAMS", name) { // they may have the bounds
-		st.Export.Params = "start={start},end={end}"
 	}
 	st.Kafka.Attested, st.Kafka.Encrypted = st.Attest.On(), st.Export.Private.Encrypts()
 	st.Contract.File = kafka.fill(&st.Contract, name)["EVENT_SCHEMA"].path
@@ -286,6 +287,24 @@ func (l *loader) loadStream(name string, need Uses, now time.Time) Stream {
 	}
 	st.Engine.Stream, st.Kafka.Stream = name, name
 	return st
+}
+
+// unreadParams stands for EXPORT_PARAMS of a command that does not read them. Those of a profile are
+// no secret. Others may have the bounds that have no parameter of their own.
+func (l *loader) unreadParams(export *exportapi.Config, stream string) bridge.Secret {
+	const variable = "EXPORT_PARAMS"
+	if !l.src.has(variable, stream) {
+		text, _, _ := l.src.preset(variable, stream)
+		return bridge.Secret(text)
+	}
+	var bounds []string
+	if export.StartParam == "none" {
+		bounds = append(bounds, "start={start}")
+	}
+	if export.EndParam == "none" {
+		bounds = append(bounds, "end={end}")
+	}
+	return bridge.Secret(strings.Join(bounds, ","))
 }
 
 // fillExport fills the settings of the export API, and returns a function that reports whether a

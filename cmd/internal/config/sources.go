@@ -107,15 +107,22 @@ func (s sources) find(v *Variable, stream string) (string, place, error) {
 	if err != nil || from.kind != FromDefault || v.Name == profileVariable {
 		return text, from, err
 	}
-	named, selected, err := s.given(&Variable{Name: profileVariable, stream: true}, stream)
-	if err != nil || selected.kind == FromDefault {
-		return "", from, nil // Load reports the error of the profile
-	}
-	p, err := s.profile(named)
-	if value, ok := p.values[v.Name]; ok && err == nil {
+	if value, named, ok := s.preset(v.Name, stream); ok {
 		return value, place{kind: FromProfile, name: v.Name, path: named}, nil
 	}
 	return "", from, nil
+}
+
+// preset returns the value of a variable in a stream's profile, and the name of the profile. Load
+// reports the error of a profile.
+func (s sources) preset(variable, stream string) (value, named string, ok bool) {
+	named, selected, err := s.given(&Variable{Name: profileVariable, stream: true}, stream)
+	if err != nil || selected.kind == FromDefault {
+		return "", "", false
+	}
+	p, err := s.profile(named)
+	value, ok = p.values[variable]
+	return value, named, ok && err == nil
 }
 
 // given returns the value that a variable is set to.

@@ -1,0 +1,37 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// A command that sends no request to the API takes a stream whatever the settings have that it
+// does not read.
+func TestWithoutKey(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "acme.env")
+	profile := "EXPORT_PARAMS='q=at>{start}'\nEXPORT_START_PARAM=none\nEXPORT_END_PARAM=none\n"
+	if err := os.WriteFile(file, []byte(profile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	okta := []string{"EXPORT_PROFILE=okta-system-log", "EXPORT_URL=https://acme.okta.com"}
+	entra := []string{"EXPORT_PROFILE=microsoft-graph-audit", "EXPORT_OAUTH2_CLIENT_ID=a",
+		"EXPORT_OAUTH2_TOKEN_URL=https://login.microsoftonline.com/a/oauth2/v2.0/token"}
+	for name, environ := range map[string][]string{
+		"a filter beside a start": append(okta, "EXPORT_PARAMS=filter=a"),
+		"a filter beside the bounds of windows": {"EXPORT_PROFILE=slack-audit-logs", "EXPORT_PARAMS=action=a",
+			"BRIDGE_ATTEST=1h"},
+		"bounds in EXPORT_PARAMS": {"EXPORT_PARAMS=q=at>{start}", "EXPORT_START_PARAM=none", "EXPORT_END_PARAM=none",
+			"EXPORT_START=-1d"},
+		"bounds in a profile":        append(entra, "BRIDGE_ATTEST=1h", "EXPORT_ON_INVALID_CURSOR=time"),
+		"bounds in a profile's file": {"EXPORT_PROFILE=" + file, "EXPORT_START=-1d"},
+	} {
+		if _, err := Load(Sources{Environ: environ}, UsesAll|WithoutKey); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := Load(Sources{Environ: append(environ, "EXPORT_API_KEY=k")}, UsesAll); err != nil {
+			t.Errorf("%s, with the key: %v", name, err)
+		}
+	}
+}
