@@ -70,10 +70,11 @@ const (
 // keyVariable names the setting of the API key.
 const keyVariable = "EXPORT_API_KEY"
 
-// exportSecrets returns placeholders for the secrets of the export and its events, and for
-// the client certificate. A command that sends no request to the API uses them.
+// exportSecrets returns placeholders for the secrets of the export and its events, for the
+// client certificate, and for what names headers. A command that sends no request to the API
+// uses them.
 func exportSecrets() map[string]string {
-	unused := map[string]string{"EXPORT_TLS_CERT": "unused"}
+	unused := map[string]string{"EXPORT_TLS_CERT": "unused", "EXPORT_SOURCE_HEADERS": "none"}
 	for _, v := range variables() {
 		if v.Secret && (v.group() == "EXPORT" || v.group() == "EVENT") {
 			unused[v.Name] = "unused"

@@ -26,6 +26,7 @@ func TestWithoutKey(t *testing.T) {
 			"EXPORT_START=-1d"},
 		"bounds in a profile":        append(entra, "BRIDGE_ATTEST=1h", "EXPORT_ON_INVALID_CURSOR=time"),
 		"bounds in a profile's file": {"EXPORT_PROFILE=" + file, "EXPORT_START=-1d"},
+		"headers of a tenant":        {"EXPORT_HEADERS=X-Tenant-Id: a", "EXPORT_SOURCE_HEADERS=X-Tenant-Id"},
 	} {
 		if _, err := Load(Sources{Environ: environ}, UsesAll|WithoutKey); err != nil {
 			t.Errorf("%s: %v", name, err)
