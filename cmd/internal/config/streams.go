@@ -49,7 +49,7 @@ func (l *loader) addStream(name, format string, args ...any) {
 // checkTwins rejects two streams that would publish the same events to one topic. Routes of
 // the two are not compared: a topic of both is rejected, whichever events they send to it.
 func (l *loader) checkTwins(streams []Stream, need Uses) {
-	if need&(UsesExport|UsesKafka) != UsesExport|UsesKafka {
+	if need&(UsesExport|UsesKafka|WithoutKey) != UsesExport|UsesKafka { // the key is a part of the source
 		return
 	}
 	for i := range streams {

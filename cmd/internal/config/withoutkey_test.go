@@ -18,6 +18,7 @@ func TestWithoutKey(t *testing.T) {
 	okta := []string{"EXPORT_PROFILE=okta-system-log", "EXPORT_URL=https://acme.okta.com"}
 	entra := []string{"EXPORT_PROFILE=microsoft-graph-audit", "EXPORT_OAUTH2_CLIENT_ID=a",
 		"EXPORT_OAUTH2_TOKEN_URL=https://login.microsoftonline.com/a/oauth2/v2.0/token"}
+	streams := []string{"BRIDGE_STREAMS=a,b", "EXPORT_RESOURCE=events", "KAFKA_TOPIC=all"}
 	for name, environ := range map[string][]string{
 		"a filter beside a start": append(okta, "EXPORT_PARAMS=filter=a"),
 		"a filter beside the bounds of windows": {"EXPORT_PROFILE=slack-audit-logs", "EXPORT_PARAMS=action=a",
@@ -27,6 +28,7 @@ func TestWithoutKey(t *testing.T) {
 		"bounds in a profile":        append(entra, "BRIDGE_ATTEST=1h", "EXPORT_ON_INVALID_CURSOR=time"),
 		"bounds in a profile's file": {"EXPORT_PROFILE=" + file, "EXPORT_START=-1d"},
 		"headers of a tenant":        {"EXPORT_HEADERS=X-Tenant-Id: a", "EXPORT_SOURCE_HEADERS=X-Tenant-Id"},
+		"two keys, one topic":        append(streams, "STREAM_A_EXPORT_API_KEY=a", "STREAM_B_EXPORT_API_KEY=b"),
 	} {
 		if _, err := Load(Sources{Environ: environ}, UsesAll|WithoutKey); err != nil {
 			t.Errorf("%s: %v", name, err)
