@@ -126,6 +126,12 @@ func TestLoadProblems(t *testing.T) {
 			nil,
 		},
 		{
+			"streams of different tenants, one topic",
+			[]string{"BRIDGE_STREAMS=a,b,c", "EXPORT_RESOURCE=events", "KAFKA_TOPIC=all",
+				"STREAM_A_EXPORT_HEADERS=X-Tenant-Id: a", "STREAM_B_EXPORT_PARAMS=tenant=b"},
+			nil,
+		},
+		{
 			"two streams, one topic of routes",
 			[]string{"BRIDGE_STREAMS=events,more", "STREAM_MORE_EXPORT_RESOURCE=events",
 				"STREAM_EVENTS_KAFKA_ROUTES=a=shared,b=one", "STREAM_MORE_KAFKA_ROUTES=b=two,c=shared"},

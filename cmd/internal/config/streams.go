@@ -85,6 +85,8 @@ func (l *loader) checkFleet(streams []Stream, need Uses) {
 func (st *Stream) sameSource(other *Stream) bool {
 	a, b := st.Export, other.Export
 	return a.URL == b.URL && a.Path == b.Path && a.Resource == b.Resource && a.APIKey == b.APIKey &&
+		a.User == b.User && a.OAuth2ClientID == b.OAuth2ClientID && a.TLSCert == b.TLSCert &&
+		a.Headers == b.Headers && a.Params == b.Params &&
 		slices.Equal(slices.Sorted(slices.Values(a.Events)), slices.Sorted(slices.Values(b.Events)))
 }
 
