@@ -115,6 +115,7 @@ func (voc *vocabulary) explainPrefix(name string) string {
 // explainStream does the same for STREAM_<NAME>_<VARIABLE>.
 func (voc *vocabulary) explainStream(name string) string {
 	var prefixes []string
+	of := "" // the stream with the longest name that fits
 	for _, stream := range voc.streams {
 		prefix := streamPrefix(stream)
 		prefixes = append(prefixes, prefix)
@@ -122,18 +123,24 @@ func (voc *vocabulary) explainStream(name string) string {
 		if !ok {
 			continue
 		}
-		v := voc.lookup(rest)
-		switch {
-		case v == nil:
-			near := voc.near(rest, nearEnough+1)
-			if v := voc.lookup(near); v != nil && v.stream {
-				near = prefix + near
+		switch v := voc.lookup(rest); {
+		case v == nil: // it may be a setting of acme-eu, not of acme
+			if len(stream) > len(of) {
+				of = stream
 			}
-			return suggest(fmt.Sprintf("%s is not a setting of stream %s", name, stream), near)
 		case !v.stream:
 			return fmt.Sprintf("%s cannot be set per stream; set %s", name, rest)
+		default:
+			return ""
 		}
-		return ""
+	}
+	if of != "" {
+		prefix := streamPrefix(of)
+		near := voc.near(strings.TrimPrefix(name, prefix), nearEnough+1)
+		if v := voc.lookup(near); v != nil && v.stream {
+			near = prefix + near
+		}
+		return suggest(fmt.Sprintf("%s is not a setting of stream %s", name, of), near)
 	}
 	for _, rest := range voc.names {
 		if prefix, ok := strings.CutSuffix(name, rest); ok && len(prefix) > len("STREAM__") {

@@ -63,6 +63,26 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
+// A variable of a stream is not taken for that of a stream whose name is its beginning.
+func TestStreamNamesAlike(t *testing.T) {
+	t.Parallel()
+	voc := newVocabulary(Variables(), []string{"acme", "acme-eu", "acme-eu-2"})
+	for name, want := range map[string]string{
+		"STREAM_ACME_KAFKA_TOPIC":      "",
+		"STREAM_ACME_EU_KAFKA_TOPIC":   "",
+		"STREAM_ACME_EU_2_KAFKA_TOPIC": "",
+		"STREAM_ACME_EU_LOG_LEVEL":     "STREAM_ACME_EU_LOG_LEVEL cannot be set per stream; set LOG_LEVEL",
+		"STREAM_ACME_EU_KAFKA_TOPICS": "STREAM_ACME_EU_KAFKA_TOPICS is not a setting of stream acme-eu; did you mean " +
+			"STREAM_ACME_EU_KAFKA_TOPIC?",
+		"STREAM_ACME_KAFKA_TOPICS": "STREAM_ACME_KAFKA_TOPICS is not a setting of stream acme; did you mean " +
+			"STREAM_ACME_KAFKA_TOPIC?",
+	} {
+		if got := voc.explain(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
 func TestCheckGiven(t *testing.T) {
 	t.Parallel()
 	voc := newVocabulary(shopVariables(), []string{"a"})
