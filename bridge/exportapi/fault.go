@@ -241,7 +241,8 @@ func (f *faults) refusal(at bridge.Position, resp *http.Response) *bridge.Fault 
 		fault.Hint = "a page must have status 200; if this persists, check EXPORT_URL and EXPORT_PATH"
 	case at.Cursor != "" && slices.Contains(f.cfg.CursorStatuses, fault.Code):
 		fault.Class, fault.Reason, fault.HintCode = bridge.BadCursor, bridge.ReasonCursor, bridge.HintCursorRejected
-		if f.cfg.Path != "" && !f.cfg.CursorAlone && !f.cfg.leads() && (len(f.cfg.beside(at)) > 0 || f.cfg.Params != "") {
+		mayBeAlone := !f.cfg.CursorAlone && !f.cfg.leads() && !f.cfg.Numbered()
+		if f.cfg.Path != "" && mayBeAlone && (len(f.cfg.beside(at)) > 0 || f.cfg.Params != "") {
 			fault.HintCode = bridge.HintCursorBeside
 		}
 	default:

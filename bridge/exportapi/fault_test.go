@@ -149,6 +149,8 @@ func TestHintsNameSettings(t *testing.T) {
 		"bare cursor": {status(400), mapped, bridge.Position{Cursor: "c"}, string(bridge.HintCursorRejected), ""},
 		"alone": {status(400), map[string]string{"EXPORT_PATH": "/v2", "EXPORT_CURSOR_ALONE": "true"},
 			bridge.Position{Cursor: "c"}, string(bridge.HintCursorRejected), ""},
+		"number": {status(400), map[string]string{"EXPORT_PATH": "/v2", "EXPORT_CURSOR_IN": "page-number"},
+			bridge.Position{Cursor: "2"}, string(bridge.HintCursorRejected), string(bridge.HintCursorBeside)},
 		"unmapped": {status(400), nil, bridge.Position{Cursor: "c"}, string(bridge.HintCursorRejected), ""},
 		"more": {answer(emptyPage), with(map[string]string{"EXPORT_MORE_FIELD": "has_more"}), bridge.Position{},
 			"correct EXPORT_MORE_FIELD", "EXPORT_ITEMS_FIELD"},

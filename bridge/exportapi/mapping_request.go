@@ -236,6 +236,10 @@ func (c *Config) checkRequests(p *bridge.Problems, headers []param) {
 	}
 	p.Check(!c.CursorAlone || !c.leads(), "EXPORT_CURSOR_ALONE",
 		"is true, but a next URL (EXPORT_CURSOR_IN=%s) is requested as it is; unset one of them", c.CursorIn)
+	p.Check(!c.CursorAlone || !c.Numbered(), "EXPORT_CURSOR_ALONE",
+		"is true, but a number (EXPORT_CURSOR_IN=%s) does not carry the bounds of its list; unset one of them", c.CursorIn)
+	p.Check(c.CursorParam != none || c.leads(), "EXPORT_CURSOR_PARAM",
+		"is none, but requests have the cursor of EXPORT_CURSOR_IN=%s as a parameter, for example cursor", c.cursorIn())
 	needsURL := func(variable, value, usual string) {
 		p.Check(value == "" || value == usual || c.leads(), variable,
 			"is %s, but EXPORT_CURSOR_IN=%s has no next URL; unset it, or set EXPORT_CURSOR_IN=next-url or link",
