@@ -32,7 +32,7 @@ type Auth struct {
 	APIKey         bridge.Secret `env:"EXPORT_API_KEY" required:"yes" secret:"yes" stream:"yes" desc:"API key of the export API; with EXPORT_AUTH=basic the password, with oauth2 the client secret; not with EXPORT_AUTH=none"`
 	Scheme         string        `env:"EXPORT_AUTH" stream:"yes" values:"key,none,basic,oauth2" desc:"how requests authenticate: with a key, not at all, with user and password, or with a token of the OAuth2 client credentials grant"`
 	KeyHeader      string        `env:"EXPORT_KEY_HEADER" stream:"yes" desc:"header of the API key"`
-	KeyQuery       string        `env:"EXPORT_KEY_QUERY" stream:"yes" desc:"query parameter of the API key, instead of the header" example:"api_key"`
+	KeyQuery       string        `env:"EXPORT_KEY_QUERY" stream:"yes" desc:"query parameter of the API key, instead of the header; none for the header" example:"api_key"`
 	KeyPrefix      string        `env:"EXPORT_KEY_PREFIX" stream:"yes" desc:"authentication scheme sent before the key, or none; empty for Bearer in the header Authorization and for none elsewhere" example:"Bearer"`
 	User           string        `env:"EXPORT_AUTH_USER" stream:"yes" desc:"user of EXPORT_AUTH=basic" example:"exporter"`
 	OAuth2TokenURL string        `env:"EXPORT_OAUTH2_TOKEN_URL" stream:"yes" desc:"URL that issues tokens, for EXPORT_AUTH=oauth2" example:"https://login.example.com/oauth/token"`
@@ -53,7 +53,7 @@ const (
 
 // keyParam returns the query parameter of the key, or "".
 func (a *Auth) keyParam() string {
-	if a.Scheme == authKey {
+	if a.Scheme == authKey && a.KeyQuery != none {
 		return a.KeyQuery
 	}
 	return ""
@@ -64,7 +64,7 @@ func (a *Auth) authHeader() string {
 	switch {
 	case a.Scheme == authBasic, a.Scheme == authOAuth2:
 		return "Authorization"
-	case a.Scheme == authKey && a.KeyQuery == "":
+	case a.Scheme == authKey && a.keyParam() == "":
 		return http.CanonicalHeaderKey(a.KeyHeader)
 	}
 	return ""
@@ -84,7 +84,7 @@ func (a *Auth) check(p *bridge.Problems, servers serverRules) {
 	}
 	switch a.Scheme {
 	case authKey:
-		p.Check(a.KeyQuery != "" || isToken(a.KeyHeader), "EXPORT_KEY_HEADER",
+		p.Check(a.keyParam() != "" || isToken(a.KeyHeader), "EXPORT_KEY_HEADER",
 			"%q is not the name of a header, for example X-Api-Key", a.KeyHeader)
 		p.Check(!OwnHeader(a.authHeader()), "EXPORT_KEY_HEADER",
 			"is %s, which is set by the program; set the API's header, for example X-Api-Key", a.KeyHeader)
@@ -111,7 +111,7 @@ func (a *Auth) check(p *bridge.Problems, servers serverRules) {
 		p.Check(!set || a.Scheme == scheme, variable, "is set without EXPORT_AUTH=%s; "+
 			"unset it, or set EXPORT_AUTH=%[1]s", scheme)
 	}
-	without(authKey, "EXPORT_KEY_QUERY", a.KeyQuery != "")
+	without(authKey, "EXPORT_KEY_QUERY", a.KeyQuery != "" && a.KeyQuery != none)
 	without(authKey, "EXPORT_KEY_PREFIX", a.KeyPrefix != "")
 	without(authBasic, "EXPORT_AUTH_USER", a.User != "")
 	without(authOAuth2, "EXPORT_OAUTH2_TOKEN_URL", a.OAuth2TokenURL != "")
@@ -173,7 +173,7 @@ func (c *credentials) sign(header http.Header) {
 		header.Set("Authorization", "Basic "+basic(c.cfg.User, c.secret.Reveal()))
 	case token != nil:
 		header.Set("Authorization", token.Type()+" "+token.AccessToken)
-	case c.cfg.Scheme == authKey && c.cfg.KeyQuery == "":
+	case c.cfg.Scheme == authKey && c.cfg.keyParam() == "":
 		header.Set(c.cfg.KeyHeader, c.prefixed())
 	}
 }
