@@ -269,7 +269,8 @@ func (f *faults) token(at bridge.Position, err error) *bridge.Fault {
 			fault = f.connection(at, err, fmt.Sprintf("no token within %s", f.cfg.Timeout))
 		}
 		fault.Err = fmt.Errorf("request a token from %s: %w", f.tokenHost(), fault.Err)
-		if fault.Hint = strings.Replace(fault.Hint, "EXPORT_URL", "EXPORT_OAUTH2_TOKEN_URL", 1); fault.Code != codeTLS {
+		fault.Hint = strings.Replace(fault.Hint, "EXPORT_URL", "EXPORT_OAUTH2_TOKEN_URL", 1)
+		if fault.Code != codeTLS && fault.Reason != bridge.ReasonConfig {
 			fault.Hint = "check EXPORT_OAUTH2_TOKEN_URL, EXPORT_PROXY, DNS and the firewall"
 		}
 		return fault

@@ -9,7 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/must"
+	"exportbridge/bridge/exportapi/internal/linklocal"
 )
 
 type roundTrip func(*http.Request) (*http.Response, error)
@@ -72,4 +74,19 @@ func TestTokenOutlivesAFailedRenewal(t *testing.T) {
 			t.Errorf("%d requests, want at most %d", requests, most)
 		}
 	})
+}
+
+// If the token URL leads to a refused address, the hint names the setting that allows it.
+func TestTokenFromRefusedAddress(t *testing.T) {
+	t.Parallel()
+	cfg := DefaultConfig()
+	cfg.Scheme, cfg.APIKey, cfg.OAuth2ClientID, cfg.OAuth2TokenURL = authOAuth2, "s", "c", "https://login.example.com/t"
+	c := must.Get(New(cfg))(t)
+	t.Cleanup(c.Close)
+	fault := c.faults.token(bridge.Position{}, fmt.Errorf("dial tcp: %w", linklocal.ErrAddress))
+	for _, setting := range []string{"EXPORT_OAUTH2_TOKEN_URL", "EXPORT_ALLOW_LINK_LOCAL=true"} {
+		if !strings.Contains(fault.Hint, setting) {
+			t.Errorf("the hint lacks %s: %s", setting, fault.Hint)
+		}
+	}
 }
