@@ -291,6 +291,24 @@ func TestLinkHeaders(t *testing.T) {
 	}
 }
 
+// Some APIs name a next page always, and say in the link whether that page has results. Without
+// results it is the end, except behind a first page: there it shows that the API has other pages.
+func TestLinkToNoResults(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ cursor, results, want string }{
+		{"", "false", "/b"}, {"/a", "false", ""}, {"/a", "true", "/b"},
+	} {
+		c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Link", `</0>; rel="previous"; results="false"; cursor="0:0:1", </b>; rel="next"; results="`+
+				tc.results+`"; cursor="0:100:0"`)
+			answer(`[{"timestamp":1},{"timestamp":2}]`)(w, r)
+		}, map[string]string{"EXPORT_CURSOR_IN": "link", "EXPORT_ITEMS_FIELD": "root"})
+		if p := mustFetch(t, c, bridge.Position{Cursor: tc.cursor}); p.Next != tc.want {
+			t.Errorf("results=%s at %q leads to %q, want %q", tc.results, tc.cursor, p.Next, tc.want)
+		}
+	}
+}
+
 // A header's value is the cursor, unchanged, and may occur once only.
 func TestCursorHeaders(t *testing.T) {
 	t.Parallel()

@@ -215,8 +215,12 @@ func (r *pageReader) named(
 	case inHeader:
 		next, err = cursorHeader(h, r.cfg.CursorField)
 	case inLink:
-		if next, err = nextlink.Next(h); err != nil {
+		var empty bool
+		switch next, empty, err = nextlink.Next(h); {
+		case err != nil:
 			err = &partError{err.Error(), inSetting}
+		case empty && p.At.Cursor != "": // behind a first page it shows that the API has other pages
+			next = ""
 		}
 	case inPage, inOffset:
 		if next, err = r.cfg.nextNumber(p.At.Cursor, p.Items); err == nil {

@@ -43,7 +43,7 @@ var (
 // Find returns the candidates of a decoded page with its header.
 func Find(page any, h http.Header) Candidates {
 	c := Candidates{sizes: make(map[string]int)}
-	if next, err := Next(h); err == nil && next != "" {
+	if next, _, err := Next(h); err == nil && next != "" {
 		c.Next = append(c.Next, Place{"link", "", next})
 	}
 	for _, name := range cursorHeaders(h) {

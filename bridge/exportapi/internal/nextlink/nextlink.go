@@ -173,25 +173,26 @@ func sameTarget(a, b string) bool {
 }
 
 // Next returns the target of the link with rel=next (RFC 8288), "" without one. It ignores
-// links about another page (anchor).
-func Next(h http.Header) (next string, err error) {
+// links about another page (anchor). empty is set if the link says that its page has no
+// results: some APIs name a next page always.
+func Next(h http.Header) (next string, empty bool, err error) {
 	for _, rest := range h.Values("Link") {
 		for rest != "" {
 			var target string
 			var params []param
 			if target, params, rest, err = cutLink(rest); err != nil {
-				return "", errMalformed
+				return "", false, errMalformed
 			}
 			if !isNext(params) {
 				continue
 			}
 			if target == "" || next != "" && next != target {
-				return "", errSeveral
+				return "", false, errSeveral
 			}
-			next = target
+			next, empty = target, slices.Contains(params, param{"results", "false"})
 		}
 	}
-	return next, nil
+	return next, empty, nil
 }
 
 // param is a name with its value.
