@@ -99,7 +99,9 @@ func ParseCurl(words []string) (*Request, error) {
 			return nil, err
 		}
 	}
-	words = slices.DeleteFunc(slices.Clone(words), func(word string) bool { return strings.Trim(word, "\\\r\n\t ") == "" })
+	words = slices.DeleteFunc(slices.Clone(words), func(word string) bool {
+		return word != "" && strings.Trim(word, "\\\r\n\t ") == ""
+	})
 	if len(words) > 0 && words[0] == "curl" {
 		words = words[1:]
 	}

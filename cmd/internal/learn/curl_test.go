@@ -45,6 +45,8 @@ func TestParseCurl(t *testing.T) {
 		"curl -u me https://h/e":                                                           "no user:password",
 		"curl -X DELETE https://h/e":                                                       "the method DELETE is not supported",
 		"curl -X GET -d a=1 https://h/e":                                                   "GET with a body",
+		"curl -X POST --data '' https://h/e":                                               "POST https://h/e [] ",
+		"curl --request GET https://h/e -d ''":                                             "GET https://h/e [] ",
 		"curl https://h/e https://h/f":                                                     "several URLs",
 		"curl h/e":                                                                         "does not begin with https://",
 		"curl -s":                                                                          "has no URL",
