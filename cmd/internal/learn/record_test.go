@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -89,6 +91,20 @@ func readRecording(t *testing.T, profile string) int {
 		}
 	}
 	return len(seen)
+}
+
+// TestReplayEscapedPath: the path of a recording may have an escaped slash.
+func TestReplayEscapedPath(t *testing.T) {
+	t.Parallel()
+	url := odd(t, new(atomic.Int64), func(w http.ResponseWriter, r *http.Request) {
+		v := r.URL.Query()
+		size, _ := strconv.Atoi(v.Get("limit"))
+		from, _ := strconv.Atoi(strings.TrimPrefix(v.Get("after"), "c"))
+		w.Header().Set("Link", fmt.Sprintf(`<%s?limit=%d&after=c%d>; rel="next"`, r.URL.EscapedPath(), size, from+size))
+		fmt.Fprint(w, items(from, size, 1))
+	})
+	const command = "curl -H 'X-Api-Key: sesame' 'URL/groups/acme%2Fsub/audit?limit=10'"
+	wantReplayed(t, lesson(t, strings.ReplaceAll(command, "URL", url)), command, url)
 }
 
 // TestRedaction: texts get other letters of the same length, the same ones for the same

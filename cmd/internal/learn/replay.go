@@ -156,11 +156,11 @@ func (h *replay) values(r *http.Request) (url.Values, error) {
 	if cursor {
 		path = cmp.Or(h.export.CursorPath, path)
 	}
-	switch {
-	case r.URL.Path != path && r.URL.Path != h.export.CursorPath:
+	switch asked := r.URL.EscapedPath(); {
+	case asked != path && asked != h.export.CursorPath:
 		return nil, &refusal{http.StatusNotFound, "there is nothing at this path"}
-	case r.URL.Path != path:
-		return nil, refused("%s is not of a request to %s", h.export.CursorParam, r.URL.Path)
+	case asked != path:
+		return nil, refused("%s is not of a request to %s", h.export.CursorParam, asked)
 	case r.Method != h.export.Method:
 		return nil, &refusal{http.StatusMethodNotAllowed, "only " + h.export.Method + " is allowed"}
 	}
@@ -278,7 +278,7 @@ func (h *replay) name(header http.Header, page any, r *http.Request, p place) {
 	cursor := fmt.Sprintf("r%d-%d", p.next, p.size)
 	query := r.URL.Query()
 	query.Set(h.export.CursorParam, cursor)
-	target := (&url.URL{Scheme: "http", Host: r.Host, Path: r.URL.Path, RawQuery: query.Encode()}).String()
+	target := "http://" + r.Host + r.URL.EscapedPath() + "?" + query.Encode()
 	switch in := h.export.CursorIn; {
 	case !p.more && field == "":
 	case in == "link":
