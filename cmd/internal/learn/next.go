@@ -320,9 +320,9 @@ func (s *nextSearch) follow(ctx context.Context, p profile) (exportapi.Sample, e
 	return s.api.sample(ctx, p, at)
 }
 
-// third reads one more page, and compares the ids of all pages.
+// third reads one more page, if a request is left, and compares the ids of all pages.
 func (s *nextSearch) third(ctx context.Context, p profile) error {
-	if next := s.pages.next(); next != "" && next != s.pages[0].Next {
+	if next := s.pages.next(); next != "" && next != s.pages[0].Next && s.api.asked < mostRequests {
 		page, err := s.follow(ctx, p)
 		if err != nil {
 			return err
