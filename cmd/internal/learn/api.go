@@ -29,6 +29,13 @@ func wrongParam(err error) bool {
 		errors.Is(err, errNoAdvance)
 }
 
+// misfit reports whether the tried settings do not go with the others, such as a name that another
+// parameter has. Nothing was requested then.
+func misfit(err error) bool {
+	_, is := errors.AsType[config.Problems](err)
+	return is
+}
+
 // connection matches the settings of the connection to a host, which no profile has.
 var connection = regexp.MustCompile(`^EXPORT_(TLS_|PROXY=.|INSECURE_HTTP=|ALLOW_LINK_LOCAL=)`)
 

@@ -77,3 +77,14 @@ func TestOnePage(t *testing.T) {
 		})
 	}
 }
+
+// TestLargeLimit: a limit above the largest page size is a parameter of each request.
+func TestLargeLimit(t *testing.T) {
+	t.Parallel()
+	url := odd(t, new(atomic.Int64), func(w http.ResponseWriter, r *http.Request) {
+		from, _ := strconv.Atoi(strings.TrimPrefix(r.URL.Query().Get("cursor"), "c"))
+		fmt.Fprintf(w, `{"items":%s,"cursor":"c%d"}`, items(from, 20, 1), from+20)
+	})
+	wantIn(t, learned(t, "curl '"+url+"/e?limit=50000'"), "EXPORT_PARAMS=limit=50000\n",
+		"EXPORT_PAGE_SIZE_PARAM=none\n", "EXPORT_CURSOR_PARAM=cursor\n")
+}

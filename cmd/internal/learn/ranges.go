@@ -9,7 +9,6 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi"
-	"exportbridge/cmd/internal/config"
 )
 
 var errNoRange = errors.New("the range lists other items")
@@ -37,7 +36,6 @@ func (s *boundSearch) run(ctx context.Context, a *api, p profile, most int) (_ p
 		trial.set("EXPORT_END_PARAM", next.end, "")
 		trial.set("EXPORT_TIME_FORMAT", next.format, "")
 		page, err := a.sample(ctx, trial, bridge.Position{Start: s.from, End: s.to, Window: true})
-		_, collides := errors.AsType[config.Problems](err) // a name with another parameter
 		switch {
 		case err == nil && s.limits(next, page.Items):
 			trial.ask("EXPORT_START_PARAM", "")
@@ -45,7 +43,7 @@ func (s *boundSearch) run(ctx context.Context, a *api, p profile, most int) (_ p
 			return trial, true, nil
 		case wrongParam(err):
 			s.useError(next, err)
-		case err != nil && !collides:
+		case err != nil && !misfit(err):
 			return p, false, err
 		}
 	}
