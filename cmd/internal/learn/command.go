@@ -60,11 +60,10 @@ func (p param) isTime() bool { return p.format != "" }
 
 // pair returns the parameter in the form of EXPORT_PARAMS.
 func (p param) pair() string {
-	sign := "="
-	if p.json {
-		sign = ":="
+	if p.json { // brackets inside a text would count as those of a list
+		return escaped(p.name) + ":=" + url.PathEscape(p.value)
 	}
-	return escaped(p.name) + sign + escaped(p.value)
+	return escaped(p.name) + "=" + escaped(p.value)
 }
 
 func escaped(text string) string {

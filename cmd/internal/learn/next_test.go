@@ -2,6 +2,7 @@ package learn_test
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -87,4 +88,21 @@ func TestLargeLimit(t *testing.T) {
 	})
 	wantIn(t, learned(t, "curl '"+url+"/e?limit=50000'"), "EXPORT_PARAMS=limit=50000\n",
 		"EXPORT_PAGE_SIZE_PARAM=none\n", "EXPORT_CURSOR_PARAM=cursor\n")
+}
+
+// TestBracketInValue: a bracket inside a text of a JSON value ends no parameter.
+func TestBracketInValue(t *testing.T) {
+	t.Parallel()
+	url := odd(t, new(atomic.Int64), func(w http.ResponseWriter, r *http.Request) {
+		var body struct {
+			Cursor, X string
+			Kinds     []string
+		}
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil || body.X != "y" || body.Kinds[0] != "a[b" {
+			t.Errorf("%+v, %v", body, err)
+		}
+		from, _ := strconv.Atoi(strings.TrimPrefix(body.Cursor, "c"))
+		fmt.Fprintf(w, `{"items":%s,"cursor":"c%d"}`, items(from, 10, 1), from+10)
+	})
+	wantIn(t, learned(t, `curl -d '{"limit":10,"kinds":["a[b"],"x":"y"}' `+url+"/e"), "EXPORT_CURSOR_PARAM=cursor\n")
 }
