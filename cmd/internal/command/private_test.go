@@ -5,9 +5,13 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/must"
@@ -107,6 +111,97 @@ func TestForgetBeyondABrokenStream(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestForgetFormerTopic: the values in a former topic have their keys in a topic of keys of its own. forget and keys
+// rewrap take it too, as long as it exists, and also if it is that of a route by now.
+func TestForgetFormerTopic(t *testing.T) {
+	t.Parallel()
+	kafka := servers.EmbeddedKafka(t)
+	keys := func(topic string) {
+		must.Do(t, kafka.CreateTopic(topic, 1, map[string]string{"cleanup.policy": "compact"}))
+	}
+	env := encrypting(annasEvent(t), kafka)
+	env["REDIS_URL"], env["KAFKA_CREATE_TOPICS"] = "redis://"+servers.EmbeddedRedis(t).Addr()+"/0", "true"
+	env["KAFKA_TOPIC"] = "export.old"
+	if got := runProgram(t, env, "run", "--once"); got.code != cli.ExitOK {
+		t.Fatalf("run: %+v", got)
+	}
+	keys("export.new.keys")
+	env["KAFKA_TOPIC"] = "export.new"
+	for _, routes := range []string{"order.*=export.old", ""} {
+		env["KAFKA_ROUTES"] = routes
+		wantLines(t, runProgram(t, env, "forget", "anna").stdout, []string{`^events +export.new.keys +0 +0 +no$`,
+			`^events +export.old.keys +1 +0 +no$`})
+		wantLines(t, runProgram(t, env, "keys", "rewrap").stdout, []string{`^events +export.old.keys +m1 +1 +1$`})
+	}
+	several := maps.Clone(env)
+	several["BRIDGE_STREAMS"], several["STREAM_USERS_KAFKA_TOPIC"] = "events,users", "export.old"
+	several["KAFKA_ROUTES"] = "order.*=export.old"
+	got := runProgram(t, several, "forget", "anna", "--stream", "events")
+	if got.code != cli.ExitOK || strings.Contains(got.stdout, "export.old") {
+		t.Errorf("with a route to the topic of another stream: %+v", got)
+	}
+	got = runProgram(t, env, "forget", "anna", "--execute")
+	wantLines(t, got.stdout, []string{`^events +export.new.keys +0 +0 +20`, `^events +export.old.keys +1 +1 +20`})
+	if got.code != cli.ExitOK {
+		t.Errorf("forget: %+v", got)
+	}
+	keys("export.other.keys")
+	env["KAFKA_TOPIC"], env["EVENT_ENCRYPT_KEY"] = "export.other", strings.ReplaceAll(env["EVENT_HASH_KEY"], "k1", "m1")
+	got = runProgram(t, env, "forget", "anna", "--execute")
+	wantLines(t, got.stdout, []string{`^events +export.other.keys +0 +0 +20`, `^events +export.old.keys .* first master key$`})
+	if got.code != cli.ExitFailed || !strings.Contains(got.stderr, "delete topic export.old.keys") {
+		t.Errorf("with the master key of the new topic only: %+v, want a hint that leaves the key alone", got)
+	}
+	must.Do(t, kafka.DeleteTopic("export.old.keys"))
+	if got = runProgram(t, env, "forget", "anna"); got.code != cli.ExitOK || strings.Contains(got.stdout, "export.old") {
+		t.Errorf("without the former topic: %+v", got)
+	}
+}
+
+// TestForgetFormerTopicUnseen: a former topic of keys that may not be looked up is an error, since it may exist. A
+// route has no keys, and needs no grant for them.
+func TestForgetFormerTopicUnseen(t *testing.T) {
+	t.Parallel()
+	var acls []kfake.ACL
+	for _, prefix := range []string{"export.new", "exportbridge."} {
+		for _, operation := range []kmsg.ACLOperation{kmsg.ACLOperationRead, kmsg.ACLOperationWrite,
+			kmsg.ACLOperationDescribe, kmsg.ACLOperationDescribeConfigs} {
+			acls = append(acls, kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: prefix,
+				Pattern: kmsg.ACLResourcePatternTypePrefixed, Operation: operation, Allow: true})
+		}
+	}
+	env := encrypting(annasEvent(t), servers.EmbeddedKafka(t))
+	secureKafka(t, env, acls...)
+	writer := maps.Clone(env)
+	env["KAFKA_SASL_USERNAME"], env["KAFKA_SASL_PASSWORD"] = "admin", "admin"
+	env["REDIS_URL"], env["KAFKA_CREATE_TOPICS"] = "redis://"+servers.EmbeddedRedis(t).Addr()+"/0", "true"
+	for _, step := range []struct{ topic, command string }{{"export.old", "run --once"}, {"export.new", "topics create --execute"}} {
+		env["KAFKA_TOPIC"] = step.topic
+		if got := runProgram(t, env, strings.Fields(step.command)...); got.code != cli.ExitOK {
+			t.Fatalf("%s: %+v", step.command, got)
+		}
+	}
+	writer["KAFKA_TOPIC"] = "export.new"
+	got := runProgram(t, writer, "forget", "anna", "--execute")
+	wantLines(t, got.stdout, []string{`^events +export.new.keys +0 +0 +20`})
+	if got.code != cli.ExitRefused || !strings.Contains(got.stderr, "--topic export.old.keys") {
+		t.Errorf("%+v, want the command that grants the topic", got)
+	}
+	writer["KAFKA_ROUTES"] = "order.*=export.old"
+	if got = runProgram(t, writer, "forget", "anna"); got.code != cli.ExitOK {
+		t.Errorf("with a route: %+v", got)
+	}
+}
+
+// annasEvent serves an export of one event with a value of anna, and returns its URL.
+func annasEvent(t *testing.T) string {
+	t.Helper()
+	return serveItems(t, func(*http.Request) (items []string, next string) {
+		return []string{fmt.Sprintf(`{"eventId":"e","userId":"anna","timestamp":%d,`+
+			`"payload":{"@type":"x","email":"anna@example.com"}}`, firstEvent.UnixMilli())}, "null"
+	})
 }
 
 // TestForgetEmptyInput: an empty line on standard input is no subject.

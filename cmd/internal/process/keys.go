@@ -1,6 +1,11 @@
 package process
 
 import (
+	"context"
+	"errors"
+	"slices"
+
+	"exportbridge/bridge"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/keyring"
 	"exportbridge/bridge/seal"
@@ -15,6 +20,32 @@ func KeyConfig(st *config.Stream) keyring.Config {
 		Make:            st.Kafka.Needs().MakeKeys,
 		TransactionalID: kafkasink.JobsTopic(st.Kafka.CheckpointTopic) + "." + st.Name + ".keys",
 	}
+}
+
+// AllKeys returns KeyConfig, and the same of the other topics of keys that a stream of these settings has had and that
+// exist: each KAFKA_TOPIC has one, and the newest checkpoint names former ones. With an error, some may be absent.
+func AllKeys(ctx context.Context, s *config.Settings, st *config.Stream) ([]keyring.Config, error) {
+	all := []keyring.Config{KeyConfig(st)}
+	newest, err := bridge.Newest(ctx, st.Kafka.History())
+	errs := []error{err}
+	for i := range newest.Topics {
+		t, cfg := &newest.Topics[i], all[0]
+		routed := slices.Contains(st.Export.Routes.Topics, t.Name)
+		others := slices.ContainsFunc(s.Streams, func(o config.Stream) bool { return o.Kafka.Topic == t.Name })
+		if t.DeadLetters || t.Name == st.Kafka.Topic || routed && others {
+			continue // those of a route to the topic of another stream are the keys of that stream
+		}
+		cfg.Topic = kafkasink.KeysTopic(t.Name)
+		there, err := st.Kafka.Exists(ctx, cfg.Topic)
+		if there {
+			all = append(all, cfg)
+		}
+		// A route needs no grant for keys. If its topic was KAFKA_TOPIC before, it has the grant.
+		if err != nil && (!routed || bridge.FaultOf(err).Reason != bridge.ReasonAuth) {
+			errs = append(errs, err)
+		}
+	}
+	return all, errors.Join(errs...)
 }
 
 // UseKeys lets the clients of a stream take the keys of encrypted values from a pool.

@@ -38,8 +38,9 @@ func newForgetCommand(a *cli.App) *cobra.Command {
 		Use:   "forget SUBJECT",
 		Short: "Make the encrypted values of a person unreadable",
 		Long: `Mark SUBJECT as forgotten in the topic <topic>.keys of each stream with
-EVENT_ENCRYPT, and delete the subject's data keys. The events stay, but nobody
-can decrypt their values, in any topic, replay or backup of the topics of
+EVENT_ENCRYPT, and of each former KAFKA_TOPIC that its checkpoint names and
+whose keys still exist; and delete the subject's data keys. The events stay, but
+nobody can decrypt their values, in any topic, replay or backup of the topics of
 events. SUBJECT is the value at EVENT_SUBJECT as the API sends it; - reads it
 from standard input, so that it is in no list of processes.
 
@@ -47,8 +48,8 @@ Events of a forgotten subject that are published later have the constant
 "eb1:forgotten" in place of each value. A running process that has not read the
 mark, usually for less than a second, encrypts with a deleted key.
 Consumers keep what they have read, the API keeps its copy, and records from
-before EVENT_ENCRYPT have plain values. A former KAFKA_TOPIC has keys of its
-own: repeat the command with --kafka-topic.
+before EVENT_ENCRYPT have plain values. The checkpoint does not name the topic
+from before a stream was renamed: repeat the command with --kafka-topic.
 
 Kafka deletes the keys from its disks with the next compaction. The command goes
 on after a failure, names the streams that failed, and may be repeated.`,
@@ -84,7 +85,7 @@ on after a failure, names the streams that failed, and may be repeated.`,
 
 func (o *forgetOptions) run(ctx context.Context, a *cli.App, subject string) error {
 	var all []forgetting
-	failed := eachKeys(a, o.stream, func(stream string, cfg keyring.Config) error {
+	failed := eachKeys(ctx, a, o.stream, func(stream string, cfg keyring.Config) error {
 		found, err := keyring.Forget(ctx, cfg, subject, o.execute)
 		all = append(all, forgetting{stream, cfg.Topic, found, errorText(err)})
 		return err

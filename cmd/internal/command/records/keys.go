@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"exportbridge/bridge"
 	"exportbridge/bridge/keyring"
 	"exportbridge/bridge/seal"
 	"exportbridge/cmd/internal/cli"
@@ -44,10 +45,11 @@ func newKeysRewrapCommand(a *cli.App) *cobra.Command {
 		Use:   "rewrap",
 		Short: "Wrap all data keys with the last master key",
 		Long: `Show which master keys the data keys in <topic>.keys need, of each stream with
-EVENT_ENCRYPT. With --execute, wrap all of them with the last line of
-EVENT_ENCRYPT_KEY. Values stay as they are. Bridges may run, and forget too: a
-key that is deleted stays deleted. The command goes on after a failure, names
-the streams that failed, and may be repeated.
+EVENT_ENCRYPT, and of each former KAFKA_TOPIC that its checkpoint names. With
+--execute, wrap all of them with the last line of EVENT_ENCRYPT_KEY. Values stay
+as they are. Bridges may run, and forget too: a key that is deleted stays
+deleted. The command goes on after a failure, names the streams that failed, and
+may be repeated.
 
 Before, append the line to the files of all bridges and consumers and restart
 them: others cannot read what is wrapped with it. Afterwards, a line may leave
@@ -70,7 +72,7 @@ yet to compact. The first line names subjects and must stay.`,
 func runRewrap(ctx context.Context, a *cli.App, stream string, execute, asJSON bool) error {
 	var all []rewrapping
 	old, done := 0, 0
-	failed := eachKeys(a, stream, func(stream string, cfg keyring.Config) error {
+	failed := eachKeys(ctx, a, stream, func(stream string, cfg keyring.Config) error {
 		found, err := keyring.Rewrap(ctx, cfg, execute)
 		all = append(all, rewrapping{stream, cfg.Topic, found, errorText(err)})
 		done += found.Rewrapped
@@ -131,10 +133,15 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// eachKeys calls do with the topic of keys of each stream that encrypts values. There must be one. It goes on after
+// eachKeys calls do with the topics of keys of each stream that encrypts values. There must be one. It goes on after
 // an error; the result has all of them, with the names of their streams.
-func eachKeys(a *cli.App, name string, do func(stream string, cfg keyring.Config) error) error {
-	s, err := a.StreamsSettings(0, name)
+func eachKeys(
+	ctx context.Context, a *cli.App, name string, do func(stream string, cfg keyring.Config) error,
+) error {
+	s, err := a.StreamsSettings(0, "")
+	if err == nil && name != "" {
+		_, err = cli.StreamNamed(s, name)
+	}
 	if err != nil {
 		return err
 	}
@@ -142,19 +149,36 @@ func eachKeys(a *cli.App, name string, do func(stream string, cfg keyring.Config
 	var errs []error
 	for i := range s.Streams {
 		st := &s.Streams[i]
-		if !st.Export.Private.Encrypts() {
+		if name != "" && st.Name != name || !st.Export.Private.Encrypts() {
 			continue
 		}
 		found = true
 		if _, err := seal.ParseMaster(st.Export.Private.Master.Reveal()); err != nil {
 			errs = append(errs, cli.WrongUsage("set EVENT_ENCRYPT_KEY_FILE as for the bridge",
 				"stream %s: EVENT_ENCRYPT_KEY: %w", st.Name, err))
-		} else if err := do(st.Name, process.KeyConfig(st)); err != nil {
-			errs = append(errs, cli.Explain(fmt.Errorf("stream %s: %w", st.Name, err)))
+			continue
 		}
+		all, err := process.AllKeys(ctx, s, st)
+		for n, cfg := range all {
+			errs = append(errs, keysError(st.Name, cfg.Topic, n > 0, do(st.Name, cfg)))
+		}
+		errs = append(errs, keysError(st.Name, "", false, err))
 	}
 	if !found {
 		return cli.Errorf(cli.ExitFailed, "set EVENT_ENCRYPT as for the bridge", "no stream encrypts values")
 	}
 	return errors.Join(errs...)
+}
+
+// keysError adds the stream and the hint to an error of a topic of keys, which may be a former one.
+func keysError(stream, topic string, former bool, err error) error {
+	if err == nil {
+		return nil
+	}
+	err = cli.Explain(fmt.Errorf("stream %s: %w", stream, err))
+	if e, ok := errors.AsType[*cli.Error](err); ok && former && bridge.FaultOf(err).Reason == bridge.ReasonConfig {
+		e.Hint = "repeat the command with KAFKA_TOPIC and EVENT_ENCRYPT_KEY as at that time; or, if no stream uses them and " +
+			"nobody may read their values any longer, delete topic " + topic
+	}
+	return err
 }
