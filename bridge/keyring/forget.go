@@ -63,10 +63,11 @@ func Forget(ctx context.Context, cfg Config, subject string, execute bool) (f Fo
 	for id := range keys {
 		gone = append(gone, &kgo.Record{Key: seal.RecordKey(name, id)}) // no value: a tombstone
 	}
-	if len(gone) > 0 {
-		_, err = publish(ctx, t.client, cfg.Topic, gone)
+	if len(gone) == 0 { // no bridge may follow the topic
+		_, err = publish(ctx, t.client, cfg.Topic, t.roll())
+		return f, err
 	}
-	if err == nil {
+	if _, err = publish(ctx, t.client, cfg.Topic, gone); err == nil {
 		f.Deleted = len(gone)
 	}
 	return f, err

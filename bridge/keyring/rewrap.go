@@ -116,6 +116,10 @@ func (w *rewrap) all(ctx context.Context) error {
 		found, of := w.next()
 		records := slices.Concat(found, again)
 		if len(records) == 0 {
+			if records = w.roll(); len(records) > 0 { // no bridge may follow the topic
+				_, _, err := w.commit(ctx, records, nil)
+				return err
+			}
 			return nil
 		}
 		end, done, err := w.commit(ctx, records, of)

@@ -20,8 +20,6 @@ const (
 	retryInterval = time.Second
 	// nonceLimit is the number of keys whose derived nonces are kept: about 1 MB.
 	nonceLimit = 10_000
-	// rollAfter is longer than the time for which a segment of the topic takes records.
-	rollAfter = kafkaclient.KeySegment + time.Minute
 )
 
 // held is the key in use of a subject. A held without an id means that the subject is
@@ -49,9 +47,7 @@ type Ring struct {
 	err     error                      // why the topic is not read
 	changed chan struct{}              // closed when something above has changed
 
-	// Owned by run.
-	id     [16]byte  // topic id
-	rollAt time.Time // see roll; zero if nothing waits
+	id [16]byte // topic id; owned by run
 }
 
 // New returns a Ring. It connects with the first call of Of. The caller closes it.
@@ -109,17 +105,14 @@ func (r *Ring) follow(ctx context.Context) error {
 	})
 	for {
 		var found []*seal.Record
-		err = t.step(ctx, func(record *kgo.Record, f *seal.Record) {
-			found = append(found, f)
-			r.rollAt = dueAfter(r.rollAt, record)
-		})
+		err = t.step(ctx, func(_ *kgo.Record, f *seal.Record) { found = append(found, f) })
 		if err != nil {
 			return err
 		}
 		if t.next != r.next {
 			r.change(func() { r.adopt(found, t.next) })
 		}
-		if err = r.roll(ctx, t.client); err != nil {
+		if _, err = publish(ctx, t.client, r.cfg.Topic, t.roll()); err != nil {
 			return err
 		}
 	}
@@ -240,27 +233,4 @@ func (r *Ring) noncesOf(k *held) seal.Secret {
 		r.nonces[k.id] = nonces
 	}
 	return nonces
-}
-
-// dueAfter returns when roll is due after a record, if it was due at a time before. The end of a
-// transaction says that keys were wrapped again.
-func dueAfter(due time.Time, record *kgo.Record) time.Time {
-	switch {
-	case len(record.Value) == 0, record.Attrs.IsControl():
-		return record.Timestamp.Add(rollAfter)
-	case record.Timestamp.Before(due):
-		return due
-	}
-	return time.Time{}
-}
-
-// roll publishes a record without meaning once keys were deleted or wrapped again and nothing followed for
-// longer than a segment takes records: Kafka never compacts the segment that it writes to.
-func (r *Ring) roll(ctx context.Context, client *kafkaclient.Client) error {
-	if r.rollAt.IsZero() || time.Now().Before(r.rollAt) {
-		return nil
-	}
-	r.rollAt = time.Time{} // rolls once, whatever timestamp the broker sets
-	_, err := publish(ctx, client, r.cfg.Topic, []*kgo.Record{{Key: []byte(seal.Roll), Value: []byte("{}")}})
-	return err
 }

@@ -57,12 +57,11 @@ func TestRoll(t *testing.T) {
 	}
 	defer topic.client.Close()
 	for want, due := range []time.Time{time.Now().Add(time.Hour), time.Now().Add(-time.Second)} {
-		r := &Ring{cfg: cfg, rollAt: due}
-		if err := r.roll(t.Context(), topic.client); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.roll(t.Context(), topic.client); err != nil { // once
-			t.Fatal(err)
+		topic.rollAt = due
+		for range 2 { // it is published once
+			if _, err := publish(t.Context(), topic.client, cfg.Topic, topic.roll()); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if end, err := topic.end(t.Context()); err != nil || end != int64(want) {
 			t.Errorf("due %v: %d records, %v; want %d", due, end, err, want)
@@ -76,6 +75,52 @@ func TestRoll(t *testing.T) {
 	})
 	if err != nil || read != 1 {
 		t.Errorf("%d records read, %v", read, err)
+	}
+}
+
+// TestRollUnfollowed: Forget and Rewrap close the segment with deleted keys, since no bridge follows a former topic. Each
+// does so once it is due, and not again.
+func TestRollUnfollowed(t *testing.T) {
+	t.Parallel()
+	cfg := rollConfig(t, map[string]*string{"cleanup.policy": new("compact")})
+	cfg.TransactionalID = cfg.Topic + ".rewrap"
+	topic, err := cfg.open(t.Context(), cfg.Kafka.CanKeepKeys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer topic.client.Close()
+	name, long := cfg.Master.Name("anna"), time.Now().Add(-2*rollAfter)
+	mark, since := cfg.Master.Forget(name, long)
+	gone := []*kgo.Record{{Key: mark, Value: since, Timestamp: long}, {Key: seal.RecordKey(name, seal.KeyID{1}), Timestamp: long}}
+	rolls := func() (n int) {
+		end, err := topic.end(t.Context())
+		topic.next = 0
+		if err == nil {
+			err = topic.to(t.Context(), end, func(r *kgo.Record, _ *seal.Record) {
+				if string(r.Key) == seal.Roll {
+					n++
+				}
+			})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	want := 0
+	for name, call := range map[string]func() error{
+		"forget": func() error { _, err := Forget(t.Context(), cfg, "anna", true); return err },
+		"rewrap": func() error { _, err := Rewrap(t.Context(), cfg, true); return err },
+	} {
+		if _, err := publish(t.Context(), topic.client, cfg.Topic, gone); err != nil {
+			t.Fatal(err)
+		}
+		want++
+		for range 2 {
+			if err := call(); err != nil || rolls() != want {
+				t.Errorf("%s: %d records that close a segment, %v; want %d", name, rolls(), err, want)
+			}
+		}
 	}
 }
 
@@ -122,8 +167,8 @@ func TestForgottenKeyIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	kafkatest.Eventually(t, "delete the key", func() (bool, error) {
-		due := &Ring{cfg: cfg, rollAt: time.Now().Add(-time.Second)}
-		if err := due.roll(t.Context(), topic.client); err != nil {
+		topic.rollAt = time.Now().Add(-time.Second)
+		if _, err := publish(t.Context(), topic.client, cfg.Topic, topic.roll()); err != nil {
 			return false, err
 		}
 		end, err := topic.end(t.Context())

@@ -30,12 +30,16 @@ type Config struct {
 // answers may mean that it was just created.
 const stallLimit = 10 * time.Second
 
+// rollAfter is longer than the time for which a segment of the topic takes records.
+const rollAfter = kafkaclient.KeySegment + time.Minute
+
 // topic reads the topic in the order of its offsets. One goroutine uses it.
 type topic struct {
 	cfg    *Config
 	client *kafkaclient.Client
 	log    *kafkaclient.PartitionLog
 	next   int64
+	rollAt time.Time // see roll; zero if nothing waits
 }
 
 // open connects, if check finds no fault with the topic. The caller closes the client.
@@ -102,6 +106,7 @@ func (t *topic) step(ctx context.Context, visit func(*kgo.Record, *seal.Record))
 				return fmt.Errorf("topic %s, offset %d: %w", t.cfg.Topic, r.Offset, err)
 			}
 		}
+		t.rollAt = dueAfter(t.rollAt, r)
 		visit(r, found)
 	}
 	t.next = max(t.next, chunk.Next)
@@ -116,6 +121,28 @@ func (t *topic) to(ctx context.Context, end int64, visit func(*kgo.Record, *seal
 		}
 	}
 	return nil
+}
+
+// dueAfter returns when roll is due after a record, if it was due at a time before. The end of a
+// transaction says that keys were wrapped again.
+func dueAfter(due time.Time, record *kgo.Record) time.Time {
+	switch {
+	case len(record.Value) == 0, record.Attrs.IsControl():
+		return record.Timestamp.Add(rollAfter)
+	case record.Timestamp.Before(due):
+		return due
+	}
+	return time.Time{}
+}
+
+// roll returns a record without meaning once keys were deleted or wrapped again and nothing followed for
+// longer than a segment takes records: Kafka never compacts the segment that it writes to.
+func (t *topic) roll() []*kgo.Record {
+	if t.rollAt.IsZero() || time.Now().Before(t.rollAt) {
+		return nil
+	}
+	t.rollAt = time.Time{} // rolls once, whatever timestamp the broker sets
+	return []*kgo.Record{{Key: []byte(seal.Roll), Value: []byte("{}")}}
 }
 
 // publish publishes records, and returns the offset after them once all replicas have them.

@@ -51,8 +51,10 @@ Consumers keep what they have read, the API keeps its copy, and records from
 before EVENT_ENCRYPT have plain values. The checkpoint does not name the topic
 from before a stream was renamed: repeat the command with --kafka-topic.
 
-Kafka deletes the keys from its disks with the next compaction. The command goes
-on after a failure, names the streams that failed, and may be repeated.`,
+Kafka deletes the keys from its disks with the next compaction: for a topic that
+no running bridge uses, repeat the command after a quarter of an hour. The
+command goes on after a failure, names the streams that failed, and may be
+repeated.`,
 		Example: `  exportbridge forget 4711
   exportbridge forget - --execute <subject`,
 		GroupID: cli.GroupPosition,

@@ -54,7 +54,8 @@ may be repeated.
 Before, append the line to the files of all bridges and consumers and restart
 them: others cannot read what is wrapped with it. Afterwards, a line may leave
 the files once the table does not list it: column RECORDS counts what Kafka has
-yet to compact. The first line names subjects and must stay.`,
+yet to compact; for a topic that no running bridge uses, repeat the command
+after a quarter of an hour. The first line names subjects and must stay.`,
 		Example: `  exportbridge keys rewrap
   exportbridge keys rewrap --execute`,
 		Args: cli.NoArgs,
