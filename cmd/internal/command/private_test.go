@@ -9,17 +9,21 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/keyring"
 	"exportbridge/bridge/seal"
 	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/config"
 )
 
 // encrypting are settings that encrypt a value.
@@ -193,6 +197,36 @@ func TestForgetFormerTopicUnseen(t *testing.T) {
 	if got = runProgram(t, writer, "forget", "anna"); got.code != cli.ExitOK {
 		t.Errorf("with a route: %+v", got)
 	}
+}
+
+// TestResumeIntoFormerTopic: a backfill that is resumed after a change of KAFKA_TOPIC encrypts with the keys of the topic
+// that it publishes to. Readers of that topic have no others.
+func TestResumeIntoFormerTopic(t *testing.T) {
+	t.Parallel()
+	kafka := servers.EmbeddedKafka(t)
+	env := encrypting(annasEvent(t), kafka)
+	env["REDIS_URL"], env["KAFKA_CREATE_TOPICS"] = "redis://"+servers.EmbeddedRedis(t).Addr()+"/0", "true"
+	env["KAFKA_TOPIC"] = "export.old"
+	if got := runProgram(t, env, "run", "--once"); got.code != cli.ExitOK {
+		t.Fatalf("run: %+v", got)
+	}
+	a := &cli.App{Environ: []string{"KAFKA_BROKERS=" + env["KAFKA_BROKERS"], "EXPORT_API_KEY=" + secretKey}}
+	s := must.Get(a.Settings(config.UsesKafka, nil))(t)
+	from := firstEvent.Add(-time.Hour).UnixMilli()
+	job := backfill.Job{Version: 1, ID: "aaaaaa", Kind: backfill.Backfill, Stream: "events", Resource: "events",
+		Topic: "export.old", From: from, To: from + 2*time.Hour.Milliseconds(), Created: 1, State: backfill.Running}
+	job.Windows = backfill.Split(job.From, job.To, 1)
+	compact := map[string]string{"cleanup.policy": "compact", "min.compaction.lag.ms": "604800000"}
+	must.Do(t, kafka.CreateTopic("exportbridge.checkpoints.jobs", 16, compact))
+	must.Do(t, backfill.NewJobs(s.Streams[0].Kafka.Jobs(new(kafkasink.JobLogs)), "events").Begin(t.Context(), job, false))
+	env["KAFKA_TOPIC"] = "export.new"
+	for _, args := range []string{"topics create --execute", "backfill resume aaaaaa --here --execute"} {
+		if got := runProgram(t, env, strings.Fields(args)...); got.code != cli.ExitOK {
+			t.Fatalf("%s: %+v", args, got)
+		}
+	}
+	got := runProgram(t, env, "forget", "anna")
+	wantLines(t, got.stdout, []string{`^events +export.new.keys +0 +0 +no$`, `^events +export.old.keys +1 +0 +no$`})
 }
 
 // annasEvent serves an export of one event with a value of anna, and returns its URL.

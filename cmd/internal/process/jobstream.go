@@ -14,6 +14,7 @@ import (
 	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/kafkastream"
+	"exportbridge/bridge/keyring"
 	"exportbridge/bridge/seal"
 	"exportbridge/cmd/internal/config"
 )
@@ -154,7 +155,12 @@ func (w *jobPorts) export(events []string) exportapi.Config {
 // job.
 func (w *jobPorts) open(j *backfill.Job, n int) (setup *backfill.Setup, err error) {
 	log := w.log.With("job", j.ID)
-	export, kafka, cfg := w.export(j.Events), w.window(j, n), w.Engine
+	export, kafka, cfg, st := w.export(j.Events), w.window(j, n), w.Engine, *w.Stream
+	if j.Kind == backfill.Backfill && j.Topic != st.Kafka.Topic { // it was begun before a change of KAFKA_TOPIC
+		st.Kafka.Topic = j.Topic
+		UseKeys(&st, new(keyring.Pool)) // the values in its topic have other keys
+		export.Keys = st.Export.Keys
+	}
 	export.PageSize = cmp.Or(j.PageSize, export.PageSize)
 	if export.Routes, err = bridge.ParseRoutes(j.Routes, j.Topic); err != nil {
 		return nil, fmt.Errorf("routes of job %s: %w", j.ID, err)
@@ -175,7 +181,6 @@ func (w *jobPorts) open(j *backfill.Job, n int) (setup *backfill.Setup, err erro
 	}
 	cfg.PageSize, cfg.Owner, cfg.Log = export.PageSize, w.all.Owner(), log
 	cfg.ShutdownTimeout /= 2 // the job needs the rest for its last change, and to leave its group
-	st := *w.Stream
 	st.Engine.PageSize = export.PageSize
 	ranges := func(source bridge.Source) bridge.Source { return Ranges(&st, source) }
 	return &backfill.Setup{Config: cfg, Source: api, Ranges: ranges, Sink: sink, Close: func() {
