@@ -154,10 +154,10 @@ type frontier struct {
 // was at the end of the export. A checkpoint before the end proves nothing: its position
 // is the greatest event time, whatever the order in which the API lists events.
 func (c *comparison) frontier(ctx context.Context) (frontier, error) {
-	ctx, cancel := context.WithTimeout(ctx, trailTimeout)
+	limited, cancel := context.WithTimeout(ctx, trailTimeout)
 	defer cancel()
 	f, epoch := frontier{epoch: c.start.Epoch}, c.start.Epoch
-	err := c.Live.Walk(ctx, func(found bridge.Checkpoint) bool {
+	err := c.Live.Walk(limited, func(found bridge.Checkpoint) bool {
 		if found.Epoch < epoch {
 			return false
 		}
@@ -170,8 +170,8 @@ func (c *comparison) frontier(ctx context.Context) (frontier, error) {
 		}
 		return true
 	})
-	if ctx.Err() != nil { // trailTimeout ended the search: there is no such checkpoint nearby
-		return f, context.Cause(ctx)
+	if limited.Err() != nil { // if trailTimeout ended the search, there is no such checkpoint nearby
+		return f, ctx.Err()
 	}
 	return f, err
 }

@@ -52,6 +52,22 @@ func TestQuietStream(t *testing.T) {
 	}
 }
 
+// TestLongTrail: a stream that is behind has not been at the end of the export for long. A repair ends the search for
+// that checkpoint and leaves the events to the stream.
+func TestLongTrail(t *testing.T) {
+	inOwnWorld(t, items(3), nil, func(t *testing.T, w *world) {
+		w.live.trail[0].Drained = false
+		w.live.onLook = func(n int) {
+			if n == 2 {
+				time.Sleep(time.Hour) //nolint:forbidigo // virtual time
+			}
+		}
+		if r := w.must(reconcile.Repair); r.Missing != 3 || r.Repair.Live != 3 || r.Repair.Events != 0 {
+			t.Errorf("%+v", r.Repair)
+		}
+	})
+}
+
 // TestRepairRefused: nothing is published of a range that the stream, or a backfill, may still
 // publish, and no error shows a time of 1970.
 func TestRepairRefused(t *testing.T) {
