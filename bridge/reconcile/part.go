@@ -438,7 +438,9 @@ func (p *part) takeMissing(ctx context.Context, page *bridge.Page, missing map[e
 		e.Shared = p.shared[nameOf(p.id)]
 		missing[name]--
 		p.found.MissingEvents = firstOf(append(p.found.MissingEvents, Event{string(p.id), timeOf(e)}))
-		events = append(events, *e)
+		if e.Route != bridge.RouteDrop { // else it has changed since it was counted
+			events = append(events, *e)
+		}
 	}
 	if p.repair == nil {
 		return nil

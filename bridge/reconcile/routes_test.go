@@ -165,6 +165,25 @@ func TestTopicLost(t *testing.T) {
 	})
 }
 
+// TestDroppedMeanwhile: a missing event that has changed when it is listed again, so that a route drops it now, is not
+// published.
+func TestDroppedMeanwhile(t *testing.T) {
+	inOwnWorld(t, items(4), nil, func(t *testing.T, w *world) {
+		w.routed()
+		listed := 0
+		w.ports.Source = routing{source{w.source}, func(e *bridge.Event) uint8 {
+			if listed++; listed > 4 && string(e.ID) == "e2" {
+				return bridge.RouteDrop
+			}
+			return 0
+		}}
+		r := w.must(reconcile.Repair)
+		if got := w.repaired(); r.Missing != 4 || r.Repair.Events != 3 || slices.Contains(got, "e2") {
+			t.Errorf("published %v, %+v", got, r.Repair)
+		}
+	})
+}
+
 // TestUneven: an event counts as deleted by the retention of its topic, or of a former topic,
 // but not by that of another one.
 func TestUneven(t *testing.T) {
