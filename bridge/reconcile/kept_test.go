@@ -65,6 +65,21 @@ func TestRetriedLetter(t *testing.T) {
 	})
 }
 
+// TestExpiredWithoutTimes: the record of an event without a time has the time of publishing. Retention cannot have deleted
+// it if the event was ingested later than what is deleted.
+func TestExpiredWithoutTimes(t *testing.T) {
+	inOwnWorld(t, items(4), nil, func(t *testing.T, w *world) {
+		w.ports.Source = timeless{source{w.source}}
+		w.topic.Append(0, fakelog.Record(time.UnixMilli(second(-10)), "{}"), fakelog.Record(time.UnixMilli(second(2)), "{}"))
+		w.topic.Expire(10 * 365 * 24 * time.Hour)
+		w.topic.Delete(0, 1)
+		r := w.must(reconcile.Compare)
+		if want(t, "compared", r, counts{API: 4, Missing: 3}); r.Deleted != 1 {
+			t.Errorf("%d events count as deleted, want only the one that was ingested before %d", r.Deleted, r.KeptFrom)
+		}
+	})
+}
+
 // TestExpired: events that retention may have deleted are not missing, and not repaired.
 // Later missing ones are.
 func TestExpired(t *testing.T) {

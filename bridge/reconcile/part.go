@@ -33,6 +33,7 @@ type copies struct {
 	api, topic int32
 	own        bool   // the event has an id: further copies are the same event
 	awaits     bool   // see frontier.awaits
+	timed      bool   // the event has a time
 	dated      bool   // the event has an ingestion time
 	there      bool   // the topic of the route has a copy
 	route      uint8  // the event's Route
@@ -219,11 +220,12 @@ func (p *part) look(ctx context.Context) (map[eventName]int32, error) {
 
 // earlier lowers since to the earliest time that the record of a missing event can have, and
 // reports whether that is earlier. An API may select by another time than the event's. Without
-// an ingestion time any time is possible: the event time may have been in the future.
+// an ingestion time any time is possible: the event time may have been in the future. Without
+// an event time the record has that of the bridge's clock, which may have been wrong.
 func (p *part) earlier(missing map[eventName]int32) bool {
 	before := p.since
 	for name := range missing {
-		if c := p.events[name]; c.dated {
+		if c := p.events[name]; c.dated && c.timed {
 			p.since = min(p.since, max(0, c.at))
 		} else {
 			p.since = 0
@@ -279,8 +281,8 @@ func (p *part) readPage(page *bridge.Page) error {
 		}
 		c.sum, c.own, c.dated, c.at = sum, e.ID != nil, ingested > 0, e.Time
 		c.awaits = p.repair != nil && p.repair.awaits(ingested)
-		if c.dated {
-			c.at = min(c.at, ingested) // an event time in the future becomes the time of publishing
+		if c.timed = !timeOf(e).IsZero(); c.dated && (!c.timed || ingested < e.Time) {
+			c.at = ingested // no event time, or one in the future, becomes the time of publishing
 		}
 		p.events[name] = c
 	}
