@@ -129,8 +129,8 @@ func runAttest(ctx context.Context, a *cli.App, o *attestOptions) error {
 		return err
 	}
 	if report.Begins != "" {
-		fmt.Fprintf(a.Stderr, "%s; keep them: kafka-configs --alter --topic %s --add-config "+
-			"cleanup.policy=delete,retention.ms=-1,retention.bytes=-1\n", report.Begins, kafka.Topic)
+		fmt.Fprintf(a.Stderr, "%s; keep them: %s\n", report.Begins,
+			kafka.Alter(kafka.Topic, "cleanup.policy=delete,retention.ms=-1,retention.bytes=-1"))
 	}
 	if !o.verify {
 		return nil
