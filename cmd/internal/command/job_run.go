@@ -181,7 +181,7 @@ func (p *jobPlan) interrupted(cause error) error {
 	far := fmt.Sprintf("job %s has %d of %s done, %s so far", p.job.ID, p.job.Ended(),
 		cli.Counted(len(p.job.Windows), "window"), cli.Counted(events, "event"))
 	if _, blocked := errors.AsType[*bridge.BlockedError](cause); blocked {
-		e.Code, e.Hint = cli.ExitRefused, process.JobHint(cause, &p.job)+"; then "+resume
+		e.Code, e.Hint = cli.ExitRefused, process.JobHint(cause, &p.job, resume)
 	} else if known, ok := errors.AsType[*cli.Error](jobError(cause)); ok && known.Hint != "" {
 		e.Code, e.Hint = known.Code, known.Hint+"; then "+resume
 	}

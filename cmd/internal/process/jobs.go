@@ -77,7 +77,7 @@ func (p *Process) showWindows(ctx context.Context, st *stream) time.Duration {
 // the stream cannot be listed.
 func (p *Process) logLane(stream, job string, lane int, err error) {
 	log := p.log.With(logStream, stream)
-	hint := JobHint(err, &backfill.Job{ID: job})
+	hint := JobHint(err, &backfill.Job{ID: job}, "")
 	if fault, ok := errors.AsType[*bridge.Fault](err); ok {
 		hint = cmp.Or(hint, fault.Hint)
 	}

@@ -245,18 +245,22 @@ func (p *Process) logJob(j *backfill.Job, err error) {
 	case errors.Is(err, context.Canceled):
 		log.Info("job interrupted", logHint, p.streams.advice(resume, j.Stream))
 	default:
-		if hint := JobHint(err, j); hint != "" {
-			resume = hint + "; then " + resume
-		}
-		log.Error("job stopped", logError, err, logHint, p.streams.advice(resume, j.Stream))
+		log.Error("job stopped", logError, err, logHint, p.streams.advice(JobHint(err, j, resume), j.Stream))
 	}
 }
 
-// JobHint returns the hint for a blocked window, whose cursor cannot be moved.
-func JobHint(err error, j *backfill.Job) string {
+// JobHint returns the hint for a job that has stopped. resume is the command that resumes it, empty if it is retried. The
+// cursor of a blocked window cannot be moved, and a cancelled job cannot be resumed.
+func JobHint(err error, j *backfill.Job, resume string) string {
 	blocked, ok := errors.AsType[*bridge.BlockedError](err)
 	if !ok {
-		return ""
+		return resume
+	}
+	then := func(hint string) string {
+		if hint == "" || resume == "" {
+			return hint + resume
+		}
+		return hint + "; then " + resume
 	}
 	fault, ok := errors.AsType[*bridge.Fault](blocked.Err)
 	switch {
@@ -264,10 +268,10 @@ func JobHint(err error, j *backfill.Job) string {
 		return fmt.Sprintf("cancel the job, whose cursor the API no longer accepts: exportbridge backfill cancel %s "+
 			"--execute, then start a new job for the remaining windows", j.ID)
 	case blocked.Reason == bridge.ReasonSource:
-		return bridge.SameRequestHint
+		return then(bridge.SameRequestHint)
 	case ok && fault.Code == bridge.CodeTopicLost:
-		return fmt.Sprintf("restore the topic if possible; or cancel the job: exportbridge backfill cancel %s "+
+		return then("restore the topic if possible") + fmt.Sprintf("; or cancel the job: exportbridge backfill cancel %s "+
 			"--execute, then start a new job for the whole range", j.ID)
 	}
-	return blocked.Hint
+	return then(blocked.Hint)
 }

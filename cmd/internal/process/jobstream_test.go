@@ -52,6 +52,25 @@ func TestJobChecksBounds(t *testing.T) {
 	}
 }
 
+// TestJobHint: a job is resumed after what its hint says, except one that is cancelled by then.
+func TestJobHint(t *testing.T) {
+	t.Parallel()
+	lost := &bridge.Fault{Code: bridge.CodeTopicLost, Reason: bridge.ReasonTopic, Err: errors.New("lost")}
+	const cancel = "exportbridge backfill cancel k3xq7a --execute, then start a new job for the "
+	for want, err := range map[string]error{
+		"RESUME": errors.New("disk full"),
+		"cancel the job, whose cursor the API no longer accepts: " + cancel + "remaining windows": &bridge.BlockedError{
+			Reason: bridge.ReasonCursor},
+		"restore the topic if possible; then RESUME; or cancel the job: " + cancel + "whole range": &bridge.BlockedError{
+			Reason: bridge.ReasonTopic, Err: lost},
+		"grant it; then RESUME": &bridge.BlockedError{Reason: bridge.ReasonAuth, Hint: "grant it"},
+	} {
+		if got := JobHint(err, &backfill.Job{ID: "k3xq7a"}, "RESUME"); got != want {
+			t.Errorf("%v: %q, want %q", err, got, want)
+		}
+	}
+}
+
 // TestHintsNameStream: with several streams, the command in the hint of a log record names the
 // stream. Without --stream it would be rejected.
 func TestHintsNameStream(t *testing.T) {
@@ -65,7 +84,7 @@ func TestHintsNameStream(t *testing.T) {
 			p.logLane("users", "k3xq7a", 0, blocked)
 		},
 		"exportbridge backfill --stream users --resume k3xq7a --execute": func(p *Process) {
-			p.logJob(&backfill.Job{Stream: "users", ID: "k3xq7a", Kind: backfill.Backfill}, blocked)
+			p.logJob(&backfill.Job{Stream: "users", ID: "k3xq7a", Kind: backfill.Backfill}, errors.New("disk full"))
 		},
 		"exportbridge schema check --stream users counts": func(p *Process) {
 			checker := must.Get(checkerOf(st, p.log, &p.streams))(t)
