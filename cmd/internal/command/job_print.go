@@ -215,11 +215,11 @@ func tellProgress(ctx context.Context, line *process.StatusLine, run *backfill.R
 func progressText(p, first *backfill.Progress, took time.Duration) string {
 	text := fmt.Sprintf("  [%d/%d]  %3.0f %%  %s events   %.0f/s", p.Ended, p.Windows, 100*p.Share,
 		humanize.Comma(p.Events), float64(p.Events-first.Events)/took.Seconds())
-	switch gone := p.Worked - first.Worked; {
+	switch left := float64(took) * (1 - p.Share) / (p.Worked - first.Worked); {
 	case p.Share == 1:
-	case gone > 0:
-		text += "   eta " + cli.RoundDuration(time.Duration(float64(took)*(1-p.Share)/gone))
-	default: // empty windows have no pace
+	case left >= 0 && left < math.MaxInt64:
+		text += "   eta " + cli.RoundDuration(time.Duration(left))
+	default: // empty windows have no pace, and the first events of a long one show none
 		text += "   eta unknown"
 	}
 	if p.Trouble != "" {

@@ -20,6 +20,7 @@ func TestProgressText(t *testing.T) {
 		"  [1/4]   62 %  40 events   4/s   eta 6s":     {Ended: 1, Windows: 4, Events: 40, Share: 0.625, Worked: 0.625},
 		"  [1/4]   75 %  40 events   4/s   eta 10s":    {Ended: 1, Windows: 4, Events: 40, Share: 0.75, Worked: 0.25},
 		"  [2/4]   50 %  0 events   0/s   eta unknown": {Ended: 2, Windows: 4, Share: 0.5},
+		"  [0/4]    0 %  9 events   1/s   eta unknown": {Windows: 4, Events: 9, Share: 1e-12, Worked: 1e-12},
 		"  [4/4]  100 %  40 events   4/s":              {Ended: 4, Windows: 4, Events: 40, Share: 1, Worked: 0.25},
 	} {
 		if got := progressText(&now, &first, 10*time.Second); got != want {
