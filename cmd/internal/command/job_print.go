@@ -45,12 +45,15 @@ func reportOf(j *backfill.Job) jobReport {
 
 // print prints the plan.
 func (p *jobPlan) print() error {
+	if j := &p.job; p.resume == "" { // --execute makes another id
+		if j.Kind == backfill.Replay && !p.flags.Changed("topic") {
+			j.Topic = strings.TrimSuffix(j.Topic, j.ID) + "<id>"
+		}
+		j.ID = ""
+	}
 	if *p.json {
 		report := reportOf(&p.job)
 		report.Parallel, report.RequestsPerSecond, report.Notes = p.job.AtOnce(), p.perSecond(), p.notes
-		if p.resume == "" {
-			report.ID = "" // --execute makes another id
-		}
 		return cli.PrintJSON(p.app.Stdout, report)
 	}
 	return p.write(p.app.Stdout, "dry run: nothing was changed. Add --execute to start.")
@@ -71,15 +74,11 @@ func (p *jobPlan) write(to io.Writer, last string) error {
 	} else if j.Resource != "events" {
 		what = "all " + j.Resource
 	}
-	topic := strings.Join(j.Topics(), ", ")
-	if p.resume == "" && !p.execute && p.kind == backfill.Replay && !p.flags.Changed("topic") {
-		topic = strings.TrimSuffix(topic, j.ID) + "<id>"
-	}
 	pageSize := cmp.Or(j.PageSize, p.beside.PageSize)
 	rows := [][2]string{
 		{string(p.kind), fmt.Sprintf("%s of stream %s, from %s to %s", what, j.Stream, bridge.BoundText(j.From),
 			bridge.BoundText(j.To))},
-		{"into", topic},
+		{"into", strings.Join(j.Topics(), ", ")},
 		{"windows", windowsText(j, p.here)},
 		{"requests", fmt.Sprintf("%s, %d %s per page", limitText(p.perSecond()), pageSize, j.Resource)},
 		{"guarantee", "exactly-once; ordered within a window. The stream's cursor is unaffected"},

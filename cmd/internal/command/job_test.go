@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -37,6 +38,18 @@ func TestRateText(t *testing.T) {
 		if got := rateText(perSecond); got != want {
 			t.Errorf("%g per second is %s, want %s", perSecond, got, want)
 		}
+	}
+}
+
+// TestReplayPlanTopic: a dry run of a replay names no topic that --execute will not use.
+func TestReplayPlanTopic(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.runOnce(t)
+	got := runProgram(t, w.env, "replay", "--from", "2020-01-01T00:00:00Z", "--to", "2020-01-02T00:00:00Z", "--json")
+	var plan struct{ ID, Topic string }
+	if err := json.Unmarshal([]byte(got.stdout), &plan); err != nil || plan.ID != "" || plan.Topic != "export.events.replay.<id>" {
+		t.Errorf("%+v, %v", got, err)
 	}
 }
 
