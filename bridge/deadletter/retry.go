@@ -226,12 +226,11 @@ func (r *Retry) page(ctx context.Context, l *DeadLetter) (page *bridge.Page, not
 			strings.Join(r.Elsewhere, ", "))
 	}
 	if bridge.Listed(l.Cursor) || r.Ranges != nil && l.Cursor == "" {
-		page, err = r.listed(ctx, l)
-		return page, "", err
+		return r.listed(ctx, l)
 	}
 	page, note, err = r.paged(ctx, l)
 	if gone, ok := errors.AsType[*unusable](err); ok && r.Bounded {
-		if page, err = r.listed(ctx, l); errors.As(err, new(*unusable)) {
+		if page, note, err = r.listed(ctx, l); errors.As(err, new(*unusable)) {
 			err = gone
 		}
 	}
@@ -259,38 +258,33 @@ func (r *Retry) paged(ctx context.Context, l *DeadLetter) (page *bridge.Page, no
 		page.Release()
 		return nil, "", err
 	}
-	if !keepOnly(page, l, true) {
-		if !keepOnly(page, l, false) {
-			page.Release()
-			return nil, "", &unusable{
-				fmt.Sprintf("it is no longer on the page at its cursor (it was item %d)", l.Index),
-			}
-		}
-		note = "its bytes in the API have changed"
+	note, ok := keepOnly(page, l)
+	if !ok {
+		page.Release()
+		return nil, "", &unusable{fmt.Sprintf("it is no longer on the page at its cursor (it was item %d)", l.Index)}
 	}
 	return page, note, nil
 }
 
 // listed returns a page with the item, which it lists from a second before to a second after
 // the item's time.
-func (r *Retry) listed(ctx context.Context, l *DeadLetter) (*bridge.Page, error) {
+func (r *Retry) listed(ctx context.Context, l *DeadLetter) (page *bridge.Page, note string, err error) {
 	if l.EventTime == bridge.NoTime {
-		return nil, &unusable{"it has no time to list it by"}
+		return nil, "", &unusable{"it has no time to list it by"}
 	}
 	ranges := cmp.Or(r.Ranges, bridge.Source(r.Source)) // nil if the stream now follows a cursor
 	at := bridge.Position{Start: max(0, l.EventTime-1000), End: l.EventTime + 1000, Window: true}
 	for range mostListed {
 		page, err := pageread.Fetch(ctx, ranges, at, r.FetchTimeout)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		if err := r.Live.Conflict(page.Source); err != nil {
 			page.Release()
-			return nil, err
+			return nil, "", err
 		}
-		switch {
-		case keepOnly(page, l, true), keepOnly(page, l, false):
-			return page, nil
+		if note, ok := keepOnly(page, l); ok {
+			return page, note, nil
 		}
 		next, last := page.Next, page.Tail()
 		page.Release()
@@ -299,20 +293,29 @@ func (r *Retry) listed(ctx context.Context, l *DeadLetter) (*bridge.Page, error)
 		}
 		at.Cursor = next
 	}
-	return nil, &unusable{"the API does not list it any more"}
+	return nil, "", &unusable{"the API does not list it any more"}
 }
 
 // mostListed bounds the pages that are read for an item.
 const mostListed = 1000
 
-// keepOnly drops all events of the page except the dead letter's. It reports whether the
-// page has that event: with the same bytes if exactly is set, else with the same id.
-func keepOnly(page *bridge.Page, l *DeadLetter, exactly bool) bool {
+// keepOnly drops all events of the page except the dead letter's, if the page has that event. If
+// only an event with other bytes has its id, that is the event, and note says so, unless the
+// letter shares its id with another event.
+func keepOnly(page *bridge.Page, l *DeadLetter) (note string, ok bool) {
+	at := -1
 	for i := range page.Events {
-		if same, unchanged := l.Names(&page.Events[i]); same && (unchanged || !exactly) {
+		switch same, unchanged := l.Names(&page.Events[i]); {
+		case same && unchanged:
 			page.Events = page.Events[i : i+1]
-			return true
+			return "", true
+		case same && at < 0 && l.Reason != bridge.DefectSharedID:
+			at = i
 		}
 	}
-	return false
+	if at < 0 {
+		return "", false
+	}
+	page.Events = page.Events[at : at+1]
+	return "its bytes in the API have changed", true
 }

@@ -2,6 +2,7 @@ package deadletter_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -230,10 +231,11 @@ func TestRetryByTime(t *testing.T) {
 	for _, bounded := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			w.source.Append(item("a"))
+			w.source.Append(item("a"), item("c"))
 			w.origin = bridge.Origin{Start: 5000} // the stream was reset
 			when := []string{"ce_time", time.UnixMilli(1000).UTC().Format(time.RFC3339Nano)}
-			places := []deadletter.Place{w.position(item("a"), "a", "", 0, when...), w.position(item("b"), "b", "", 0, when...)}
+			places := []deadletter.Place{w.position(item("a"), "a", "", 0, when...), w.position(item("b"), "b", "", 0, when...),
+				w.position(`{"other":"bytes"}`, "c", "", 0, when...)}
 			var got []deadletter.Retried
 			r := w.retrying(func(one deadletter.Retried) error { got = append(got, one); return nil })
 			r.Bounded = bounded
@@ -241,10 +243,28 @@ func TestRetryByTime(t *testing.T) {
 				t.Fatal(err)
 			}
 			if (got[0].Result == deadletter.Published) != bounded || got[1].Result != deadletter.Refused ||
-				!strings.HasPrefix(got[1].Detail, "it is no longer on the page") {
+				!strings.HasPrefix(got[1].Detail, "it is no longer on the page") ||
+				(got[2].Detail == "its bytes in the API have changed") != bounded {
 				t.Errorf("bounded %t: %+v", bounded, got)
 			}
 		})
+	}
+}
+
+// TestRetrySharedID: a letter without its item that shares its id with another event stands for its own bytes only: the
+// other event was published.
+func TestRetrySharedID(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	other := strings.Replace(item("a"), "{}", `{"n":2}`, 1)
+	letter := w.add(fmt.Sprintf(`{"id":"a","size":%d,"sha256":"%x","index":1}`, len(other), sha256.Sum256([]byte(other))),
+		"eb-reason", string(bridge.DefectSharedID), "eb-index", "1")
+	w.source.Append(item("a"))
+	w.must([]deadletter.Place{letter}, deadletter.Refused)
+	w.source.Append(other)
+	w.must([]deadletter.Place{letter}, deadletter.Published)
+	if !slices.Equal(w.publisher.published, []string{other}) {
+		t.Errorf("published %v", w.publisher.published)
 	}
 }
 
