@@ -152,6 +152,30 @@ func TestList(t *testing.T) {
 	})
 }
 
+// TestTidyTogether: of two processes that remove jobs at the same time, each job is removed by one, and neither fails.
+func TestTidyTogether(t *testing.T) {
+	inOwnWorld(t, 4, func(t *testing.T, w *world) {
+		for id, kind := range map[string]backfill.Kind{"aaaaaa": backfill.Replay, "bbbbbb": backfill.Backfill} {
+			job := w.plan(4, 1)
+			job.ID, job.Kind = id, kind
+			w.begin(job)
+			if _, err := w.jobs.Cancel(t.Context(), backfill.Cancellation{ID: id}, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		later := time.Now().Add(backfill.Kept + time.Minute)
+		w.log.onChange = func(int) {
+			w.log.onChange = nil
+			if n, err := w.jobs.Tidy(t.Context(), later); n != 2 || err != nil {
+				t.Errorf("the other process: %d jobs, %v", n, err)
+			}
+		}
+		if n, err := w.jobs.Tidy(t.Context(), later); n != 0 || err != nil {
+			t.Errorf("%d jobs, %v; want none, since they are removed", n, err)
+		}
+	})
+}
+
 // TestTidy: what is over for long goes. A backfill stays as its bounds, one that
 // was cancelled with what is left of it.
 func TestTidy(t *testing.T) {

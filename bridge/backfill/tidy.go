@@ -17,8 +17,8 @@ const (
 	tidiedAtOnce = 20
 )
 
-// errKeep means that the job must be kept.
-var errKeep = errors.New("the job ended too recently")
+// errKeep means that nothing of the job can be removed.
+var errKeep = errors.New("the job was removed, or ended too recently")
 
 // Tidy removes jobs that ended longer ago than Kept, with the checkpoints of their
 // windows. A backfill leaves a record for ever, since later backfills must not overlap
@@ -35,10 +35,13 @@ func (j *Jobs) Tidy(ctx context.Context, now time.Time) (int, error) {
 		if n == tidiedAtOnce || !all[i].over(now) {
 			continue
 		}
-		if err := j.reduce(ctx, &all[i], now); err != nil {
+		switch err := j.reduce(ctx, &all[i], now); {
+		case errors.Is(err, errKeep): // another process has removed it meanwhile
+		case err != nil:
 			return n, fmt.Errorf("remove job %s: %w", all[i].ID, err)
+		default:
+			n++
 		}
-		n++
 	}
 	return n, nil
 }
