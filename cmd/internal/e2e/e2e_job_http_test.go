@@ -121,7 +121,7 @@ func TestE2EJobsOverHTTP(t *testing.T) {
 	}
 	eventually(t, stepTimeout, "the log of the cancellation",
 		func() bool { return bytes.Contains(run.stderr(), []byte(`"msg":"job cancelled"`)) })
-	held := s.held(topic)
+	held := s.records(topic)
 	if c := s.readJob(topic, "replay"); c.twice() > 0 || c.wrong > 0 || c.records == 0 || c.records >= n-1 {
 		t.Errorf("a cancelled job left %d records, %d twice, %d wrong", c.records, c.twice(), c.wrong)
 	}
@@ -170,7 +170,7 @@ func TestE2EJobsOverHTTP(t *testing.T) {
 	if c.origins["backfill"] != seam || c.origins["live"] != n-seam {
 		t.Errorf("the topic has %v, want %s of the backfills", c.origins, strconv.Itoa(seam))
 	}
-	if after := s.held(topic); after != held {
+	if after := s.records(topic); after != held {
 		t.Errorf("a cancelled job's topic went from %d to %d records", held, after)
 	}
 }

@@ -141,7 +141,7 @@ func TestE2EReplay(t *testing.T) {
 	s.settings["EXPORT_PAGE_SIZE"] = "100"
 	s.simulate()
 	s.finish()
-	before, records := s.checkpoint(), s.held(s.topic)
+	before, records := s.checkpoint(), s.records(s.topic)
 	from, to := s.firstAt(n/4), s.firstAt(n*3/4)
 	bounds := []string{"replay", "--from", s.timeOf(from), "--to", s.timeOf(to), "--reason", "bad deploy"}
 
@@ -195,7 +195,7 @@ func TestE2EReplay(t *testing.T) {
 	if after := s.checkpoint(); after.Version != before.Version || after.Cursor != before.Cursor {
 		t.Errorf("the stream was at %s, and is at %s after the replays", before.Version, after.Version)
 	}
-	if after := s.held(s.topic); after != records {
+	if after := s.records(s.topic); after != records {
 		t.Errorf("the stream's topic had %d records, and has %d after the replays", records, after)
 	}
 	p, _ = s.command(2, append(bounds, "--topic", s.topic)...)
@@ -285,10 +285,10 @@ func TestE2EJobEnds(t *testing.T) {
 		}
 	}
 	s.wantWindows("cancelled")
-	held := s.held(s.topic + ".replay." + id)
+	held := s.records(s.topic + ".replay." + id)
 	p, _ = s.command(1, "replay", "--resume", id, "--execute")
 	s.wantSaid(p, "was cancelled by ", "cannot be resumed")
-	if after := s.held(s.topic + ".replay." + id); after != held {
+	if after := s.records(s.topic + ".replay." + id); after != held {
 		t.Errorf("a cancelled job's topic went from %d to %d records", held, after)
 	}
 	c := s.readJob(s.topic+".replay."+id, "replay")

@@ -163,6 +163,21 @@ func (c *contents) count(i int) {
 // skipped.
 func (s *stage) eachRecord(topic string, visit func(*kgo.Record)) {
 	s.t.Helper()
+	s.eachAt(topic, kgo.ReadCommitted(), visit)
+}
+
+// records counts the records of a topic, those of open and aborted transactions too. The
+// markers that end transactions are none: Kafka writes them late, and even to a topic that
+// was made again.
+func (s *stage) records(topic string) (n int) {
+	s.t.Helper()
+	s.eachAt(topic, kgo.ReadUncommitted(), func(*kgo.Record) { n++ })
+	return n
+}
+
+// eachAt is eachRecord at another isolation level.
+func (s *stage) eachAt(topic string, level kgo.IsolationLevel, visit func(*kgo.Record)) {
+	s.t.Helper()
 	ends := s.ends(topic)
 	from := make(map[int32]kgo.Offset)
 	for partition, end := range ends {
@@ -175,8 +190,8 @@ func (s *stage) eachRecord(topic string, visit func(*kgo.Record)) {
 	if len(ends) == 0 {
 		return
 	}
-	client := servers.Client(s.t, s.servers.brokers, kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.KeepControlRecords(), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}))
+	client := servers.Client(s.t, s.servers.brokers, kgo.FetchIsolationLevel(level), kgo.KeepControlRecords(),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}))
 	defer client.Close()
 	for len(ends) > 0 {
 		ctx, cancel := context.WithTimeout(s.t.Context(), stepTimeout)

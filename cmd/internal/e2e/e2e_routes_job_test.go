@@ -90,7 +90,7 @@ func TestE2ERoutesBackfill(t *testing.T) {
 	}
 	p, _ = s.command(5, "backfill", "--resume", id, "--rate-limit", "1000/s", "--execute")
 	s.wantSaid(p, "topic "+s.topic+".orders was deleted and recreated", "backfill cancel "+id)
-	if held := s.held(s.topic + ".orders"); held > 0 {
+	if held := s.records(s.topic + ".orders"); held > 0 {
 		t.Errorf("%d records are in the new topic", held)
 	}
 	s.command(0, "backfill", "cancel", id, "--execute")
