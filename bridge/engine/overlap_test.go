@@ -168,3 +168,27 @@ func TestFailedRequestInOverlap(t *testing.T) {
 		}
 	})
 }
+
+// TestCurrentAfterLostCheckpoints: after Kafka has lost its checkpoints, an operator resets to
+// the position that the store has, which may be behind. Later events of the topic are not
+// published again.
+func TestCurrentAfterLostCheckpoints(t *testing.T) {
+	t.Parallel()
+	for _, running := range []bool{true, false} {
+		exactlyInBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) {
+			r.cfg.OnCheckpointLoss = "stop"
+			r.topic.Latency = 20 * time.Millisecond
+			r.ran(30, time.Minute)
+			rollBackEvents(r)
+			r.forgetCheckpoints()
+			at := r.store.Checkpoint()
+			if running {
+				r.start()
+			}
+			r.steer(reset("r1", at.Epoch, at.CurrentTarget()), running)
+			r.after(10 * time.Minute)
+			r.wantState(bridge.StateIdle, "")
+			r.wantOnce()
+		})
+	}
+}

@@ -61,7 +61,11 @@ func (s *stream) restore(ctx context.Context, confirm func(context.Context) erro
 	if err != nil {
 		switch {
 		case s.session.open && s.e.cfg.exactlyOnce():
-			if c := rec.forReset(s.committed.Checkpoint); !c.Zero() {
+			c := rec.forReset(s.committed.Checkpoint)
+			if to.lost != nil && c.Version == rec.store.Version { // a reset may keep this position
+				c = s.e.overlapped(c)
+			}
+			if !c.Zero() {
 				s.rejoin(c)
 			}
 		case contradict && !s.e.cfg.exactlyOnce() && s.committed.Mode != s.e.cfg.Mode && !rec.store.Zero():
