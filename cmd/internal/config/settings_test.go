@@ -132,6 +132,14 @@ func TestLoadProblems(t *testing.T) {
 			nil,
 		},
 		{
+			"streams whose tokens are of different tenants, one topic",
+			[]string{"BRIDGE_STREAMS=a,b,c", "EXPORT_RESOURCE=events", "KAFKA_TOPIC=all", "EXPORT_AUTH=oauth2",
+				"EXPORT_OAUTH2_CLIENT_ID=app", "EXPORT_OAUTH2_TOKEN_URL=https://login.example.com/a/token",
+				"STREAM_B_EXPORT_OAUTH2_TOKEN_URL=https://login.example.com/b/token",
+				"STREAM_C_EXPORT_OAUTH2_PARAMS=account_id=c"},
+			nil,
+		},
+		{
 			"two streams, one topic of routes",
 			[]string{"BRIDGE_STREAMS=events,more", "STREAM_MORE_EXPORT_RESOURCE=events",
 				"STREAM_EVENTS_KAFKA_ROUTES=a=shared,b=one", "STREAM_MORE_KAFKA_ROUTES=b=two,c=shared"},

@@ -85,8 +85,9 @@ func (l *loader) checkFleet(streams []Stream, need Uses) {
 func (st *Stream) sameSource(other *Stream) bool {
 	a, b := st.Export, other.Export
 	return a.URL == b.URL && a.Path == b.Path && a.Resource == b.Resource && a.APIKey == b.APIKey &&
-		a.User == b.User && a.OAuth2ClientID == b.OAuth2ClientID && a.TLSCert == b.TLSCert &&
-		a.Headers == b.Headers && a.Params == b.Params &&
+		a.User == b.User && a.OAuth2ClientID == b.OAuth2ClientID && a.OAuth2TokenURL == b.OAuth2TokenURL &&
+		slices.Equal(a.OAuth2Params, b.OAuth2Params) &&
+		a.TLSCert == b.TLSCert && a.Headers == b.Headers && a.Params == b.Params &&
 		slices.Equal(slices.Sorted(slices.Values(a.Events)), slices.Sorted(slices.Values(b.Events)))
 }
 
