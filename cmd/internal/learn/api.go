@@ -26,7 +26,7 @@ var errTooMany = &UnfollowableError{
 func wrongParam(err error) bool {
 	f := bridge.FaultOf(err) // Transient for any other error
 	return f.Class != bridge.Throttled && f.Reason != bridge.ReasonAuth && f.Class != bridge.Transient ||
-		errors.Is(err, errNoAdvance)
+		errors.Is(err, errNoAdvance) || misfit(err)
 }
 
 // misfit reports whether the tried settings do not go with the others, such as a name that another

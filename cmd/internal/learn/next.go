@@ -268,7 +268,7 @@ func (s *nextSearch) try(ctx context.Context, p profile, at exportapi.NextPlace)
 		f, rejected := errors.AsType[*bridge.Fault](err)
 		if rejected && f.Class == bridge.BadCursor && i < 2 && s.alone(ctx, p) {
 			return nil
-		} else if !wrongParam(err) && !misfit(err) {
+		} else if !wrongParam(err) {
 			return err
 		}
 	}

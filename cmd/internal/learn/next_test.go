@@ -106,3 +106,18 @@ func TestBracketInValue(t *testing.T) {
 	})
 	wantIn(t, learned(t, `curl -d '{"limit":10,"kinds":["a[b"],"x":"y"}' `+url+"/e"), "EXPORT_CURSOR_PARAM=cursor\n")
 }
+
+// TestNextURLOfPost: a next URL, which no POST can follow, ends no search for the cursor.
+func TestNextURLOfPost(t *testing.T) {
+	t.Parallel()
+	url := odd(t, new(atomic.Int64), func(w http.ResponseWriter, r *http.Request) {
+		var body struct{ Cursor string }
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			t.Error(err)
+		}
+		from, _ := strconv.Atoi(strings.TrimPrefix(body.Cursor, "c"))
+		w.Header().Set("Link", fmt.Sprintf(`</e?cursor=c%d>; rel="next"`, from+10))
+		fmt.Fprintf(w, `{"items":%s,"cursor":"c%d"}`, items(from, 10, 1), from+10)
+	})
+	wantIn(t, learned(t, `curl -d '{"limit":10}' `+url+"/e"), "EXPORT_CURSOR_FIELD=/cursor\n")
+}

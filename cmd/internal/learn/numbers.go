@@ -53,7 +53,7 @@ func (s *nextSearch) byNumber(ctx context.Context, p profile) (_ profile, found 
 		if err = s.first(ctx, trial); err == nil && s.pages.next() != "" {
 			err = s.second(ctx, trial)
 		}
-		if !wrongParam(err) && !misfit(err) {
+		if !wrongParam(err) {
 			return trial, true, err
 		}
 	}
@@ -85,7 +85,7 @@ func (s *nextSearch) findSize(ctx context.Context, p profile) error {
 		p.set("EXPORT_PAGE_SIZE_PARAM", name, "")
 		p.set("EXPORT_PAGE_SIZE", strconv.Itoa(half), "")
 		page, err := s.api.outline(ctx, p, s.origin)
-		if err != nil && !wrongParam(err) && !misfit(err) {
+		if err != nil && !wrongParam(err) {
 			return err
 		}
 		if err == nil && len(page.Items(s.page.list)) == half {

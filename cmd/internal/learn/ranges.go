@@ -41,9 +41,10 @@ func (s *boundSearch) run(ctx context.Context, a *api, p profile, most int) (_ p
 			trial.ask("EXPORT_START_PARAM", "")
 			trial.ask("EXPORT_END_PARAM", "")
 			return trial, true, nil
+		case misfit(err): // the API has said nothing
 		case wrongParam(err):
 			s.useError(next, err)
-		case err != nil && !misfit(err):
+		case err != nil:
 			return p, false, err
 		}
 	}
