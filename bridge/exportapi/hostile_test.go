@@ -292,19 +292,28 @@ func TestLinkHeaders(t *testing.T) {
 }
 
 // Some APIs name a next page always, and say in the link whether that page has results. Without
-// results it is the end, except behind a first page: there it shows that the API has other pages.
+// results it is the end, except behind a full page, which gets no more items, and in a window behind
+// the first page: there it shows that the API has other pages.
 func TestLinkToNoResults(t *testing.T) {
 	t.Parallel()
-	for _, tc := range []struct{ cursor, results, want string }{
-		{"", "false", "/b"}, {"/a", "false", ""}, {"/a", "true", "/b"},
+	for _, tc := range []struct {
+		cursor, results string
+		size            int
+		window          bool
+		want            string
+	}{
+		{"", "false", 3, false, ""}, {"/a", "false", 3, false, ""}, {"/a", "true", 3, false, "/b"},
+		{"/a", "false", 2, false, "/b"}, {"", "false", 3, true, "/b"}, {"/a", "false", 3, true, ""},
 	} {
-		c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		cfg := config(t, map[string]string{"EXPORT_CURSOR_IN": "link", "EXPORT_ITEMS_FIELD": "root"})
+		cfg.PageSize, cfg.AnyOrder = tc.size, tc.window
+		c := serveWith(t, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Link", `</0>; rel="previous"; results="false"; cursor="0:0:1", </b>; rel="next"; results="`+
 				tc.results+`"; cursor="0:100:0"`)
 			answer(`[{"timestamp":1},{"timestamp":2}]`)(w, r)
-		}, map[string]string{"EXPORT_CURSOR_IN": "link", "EXPORT_ITEMS_FIELD": "root"})
-		if p := mustFetch(t, c, bridge.Position{Cursor: tc.cursor}); p.Next != tc.want {
-			t.Errorf("results=%s at %q leads to %q, want %q", tc.results, tc.cursor, p.Next, tc.want)
+		}, cfg)
+		if p := mustFetch(t, c, bridge.Position{Cursor: tc.cursor}); p.Next != tc.want || p.Unread.Where != "" {
+			t.Errorf("%+v leads to %q, %+v", tc, p.Next, p.Unread)
 		}
 	}
 }

@@ -219,8 +219,8 @@ func (r *pageReader) named(
 		switch next, empty, err = nextlink.Next(h); {
 		case err != nil:
 			err = &partError{err.Error(), inSetting}
-		case empty && p.At.Cursor != "": // behind a first page it shows that the API has other pages
-			next = ""
+		case empty && p.Items < r.cfg.PageSize && (p.At.Cursor != "" || !r.cfg.AnyOrder):
+			next = "" // behind the first page of a window, the next one shows that the API has other pages
 		}
 	case inPage, inOffset:
 		if next, err = r.cfg.nextNumber(p.At.Cursor, p.Items); err == nil {

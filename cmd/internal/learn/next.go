@@ -254,6 +254,9 @@ func (s *nextSearch) try(ctx context.Context, p profile, at exportapi.NextPlace)
 		}
 	}
 	if s.pages.next() == "" {
+		if at.In == "link" { // it has results="false"
+			return errEnded
+		}
 		return errNoAdvance
 	}
 	if at.In == "link" || at.In == "next-url" {

@@ -121,3 +121,17 @@ func TestNextURLOfPost(t *testing.T) {
 	})
 	wantIn(t, learned(t, `curl -d '{"limit":10}' `+url+"/e"), "EXPORT_CURSOR_FIELD=/cursor\n")
 }
+
+// TestLinkToNoResults: where all items fit on the first page, whose link to the next one says that it
+// has no results, a smaller page proves the link.
+func TestLinkToNoResults(t *testing.T) {
+	t.Parallel()
+	url := odd(t, new(atomic.Int64), func(w http.ResponseWriter, r *http.Request) {
+		from, _ := strconv.Atoi(r.URL.Query().Get("cursor"))
+		size, _ := strconv.Atoi(cmp.Or(r.URL.Query().Get("limit"), "50"))
+		n := min(size, 20-from)
+		w.Header().Set("Link", fmt.Sprintf(`</e?limit=%d&cursor=%d>; rel="next"; results="%t"`, size, from+n, from+n < 20))
+		fmt.Fprint(w, items(from, n, 1))
+	})
+	wantIn(t, learned(t, "curl '"+url+"/e?limit=50'"), "EXPORT_CURSOR_IN=link\n", "proven: 3 pages")
+}

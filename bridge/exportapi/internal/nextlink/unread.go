@@ -49,7 +49,7 @@ const maxUnreadDepth = 4
 // if a member says that nothing follows. items is the number of items, which a larger total
 // contradicts; 0 if the request selects some items only.
 func Unread(body []byte, h http.Header, items int) bridge.Unread {
-	if next, _, err := Next(h); err == nil && next != "" {
+	if next, empty, err := Next(h); err == nil && next != "" && !empty {
 		return bridge.Unread{Where: "header Link with rel=next", Hint: "set EXPORT_CURSOR_IN=link"}
 	}
 	for _, name := range cursorHeaders(h) {
