@@ -97,7 +97,7 @@ func (s *nextSearch) findSize(ctx context.Context, p profile) error {
 		}
 	}
 	if p.setSize(s.largest); asked > 0 {
-		p.ask("EXPORT_PAGE_SIZE_PARAM", "not proven: a smaller size did not give a smaller page")
+		p.ask("EXPORT_PAGE_SIZE_PARAM", "not proven: no smaller size has given a smaller page")
 		return nil
 	}
 	p.set("EXPORT_PAGE_SIZE_PARAM", none, "")
