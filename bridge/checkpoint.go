@@ -131,8 +131,8 @@ type Change struct {
 	// After is set if the program itself caused the change. It is the id of the operator's
 	// last command, whose answer the operator may still await.
 	After string `json:"after,omitempty"`
-	// Unread is set if a pause, a resume or another delivery mode was applied to an Unread
-	// checkpoint. Older versions drop it.
+	// Unread is set if the epoch continues from an Unread checkpoint, and no operator chose
+	// its start. Older versions drop it.
 	Unread bool `json:"unread,omitempty"`
 }
 

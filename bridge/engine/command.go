@@ -111,6 +111,7 @@ func (r *requests) fence(s *session, at *progress, cmd bridge.Command, by bridge
 	was := at.committed.Checkpoint
 	next := s.stamp(was, bridge.KindReset, bridge.Version{Epoch: was.Epoch + 1})
 	next.Change = r.e.ownChange(was, "command "+cmd.ID+" expired")
+	next.Change.Unread = was.Unread()
 	return next, true
 }
 

@@ -218,14 +218,17 @@ func TestPauseWhereKafkaLostData(t *testing.T) {
 }
 
 // TestUnreadAdoptsSettings: a stream that has read no page adopts a corrected filter, also
-// after changed routes, a pause or another delivery. After a reset it does not: the settings may have an
-// earlier start.
+// after changed routes, a pause, another delivery, or a command that expired after its claim.
+// After a reset it does not: the settings may have an earlier start.
 func TestUnreadAdoptsSettings(t *testing.T) {
 	t.Parallel()
+	other := map[bridge.Mode]bridge.Mode{
+		bridge.ExactlyOnce: bridge.AtLeastOnce, bridge.AtLeastOnce: bridge.ExactlyOnce,
+	}
 	for between, adopts := range map[string]bool{
-		"nothing": true, "routes": true, "pause": true, "delivery": true, "reset": false,
+		"nothing": true, "routes": true, "pause": true, "delivery": true, "expired": true, "reset": false,
 	} {
-		exactRow(t, between, bridgetest.Export{}, func(r *harness) {
+		rowInModes(t, between, bridgetest.Export{}, func(r *harness) {
 			r.source.Refuse(always(bridge.Fault{Class: bridge.Permanent, Code: "401", Reason: bridge.ReasonAuth}))
 			r.cfg.Origin.Events = []string{"orderPlacd"}
 			r.follow(30, time.Minute)
@@ -234,8 +237,13 @@ func TestUnreadAdoptsSettings(t *testing.T) {
 				r.cfg.Routes = "*.debug=drop"
 				r.restart(time.Minute)
 			case "delivery":
-				r.end()
-				r.switchMode(bridge.AtLeastOnce)
+				r.mustEnd()
+				r.switchMode(other[r.cfg.Mode])
+				r.startFor(time.Minute)
+			case "expired":
+				r.mustEnd()
+				r.claimed("c1")
+				r.after(time.Minute)
 				r.startFor(time.Minute)
 			case "reset":
 				r.apply("r1", bridge.Target{Start: 1})
