@@ -27,8 +27,9 @@ type Ports struct {
 	// it.
 	Owner bridge.Owner
 	// History and Published are used when the API permanently rejects the cursor. They may
-	// be nil if Config.OnInvalidCursor is stop. Published is also used after a reset; if it
-	// is nil, no event is marked as republished.
+	// be nil if Config.OnInvalidCursor is stop. Published is also used after a reset, and
+	// after a loss of checkpoints. If it is nil, no event is marked as republished, and events
+	// after a lost checkpoint are published again.
 	History   bridge.History
 	Published bridge.PublishedEvents
 	// Inbox delivers commands; nil means none.

@@ -16,12 +16,20 @@ func (s *progress) loadPublished(ctx context.Context, e *Engine, topics []bridge
 	case s.known.Published != nil:
 	case e.cfg.listing():
 		s.known.Published, err = s.loadListing(ctx, e, topics)
+	case s.at.Overlaps() && e.ports.Published == nil:
+		s.known.Published = nothing{}
 	case s.at.Overlaps():
 		since := bridge.Since{Time: time.UnixMilli(s.at.Overlap.From), Topics: s.at.OverlapTopics}
 		s.known.Published, err = s.readPublished(ctx, e, since)
 	}
 	return err
 }
+
+// nothing is the index of a process that cannot read the topic: each event is published.
+type nothing struct{}
+
+// Match implements bridge.PublishedIndex.
+func (nothing) Match(*bridge.Event) bool { return false }
 
 // readPublished reads the topics of since, and those that the stream has or had since then.
 func (s *progress) readPublished(ctx context.Context, e *Engine, since bridge.Since) (bridge.PublishedIndex, error) {

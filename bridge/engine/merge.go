@@ -207,22 +207,17 @@ func (s *stream) beginEpoch(ctx context.Context, from bridge.Checkpoint, to resu
 	return next, s.commitCheckpoint(ctx, from, next)
 }
 
-// overlapped returns c with an overlap. The store is a copy that may be behind, so the
-// topic may hold events after c.
+// overlapped returns c with an overlap, or with a listing, which always reads the topic back.
+// The store is a copy that may be behind, so the topic may hold events after c.
 func (e *Engine) overlapped(c bridge.Checkpoint) bridge.Checkpoint {
-	switch {
-	case e.cfg.listing() && c.Listing == nil:
-		at := c.Position()
-		if w, ok := at.Watermark(); ok {
-			c.Listing = bridge.BeginListing(w.At, c.Topics)
-		}
-		return c
-	case e.cfg.listing(): // a listing always reads the topic back
-		return c
-	case e.ports.Published == nil && !e.applying: // a command reads nothing; the next session does
+	if !e.cfg.listing() {
+		c.BeginOverlap(&c, e.overlapStart(&c, &c), c.Topics)
 		return c
 	}
-	c.BeginOverlap(&c, e.overlapStart(&c, &c), c.Topics)
+	at := c.Position()
+	if w, ok := at.Watermark(); ok && c.Listing == nil {
+		c.Listing = bridge.BeginListing(w.At, c.Topics)
+	}
 	return c
 }
 

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -8,6 +9,8 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/must"
+	"exportbridge/bridge/engine"
 )
 
 // refuseEarlier makes the API refuse the cursors of the first epoch.
@@ -136,6 +139,30 @@ func TestPauseBeginsOverlap(t *testing.T) {
 		}
 		r.startFor(10 * time.Minute)
 		r.wantOnce()
+	})
+}
+
+// TestOverlapWithoutPublished: a process that cannot read the topic goes on after an overlap
+// that a command has begun, and publishes its events again.
+func TestOverlapWithoutPublished(t *testing.T) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.ran(30, time.Minute)
+		r.forgetCheckpoints()
+		cmd := pause("p1", 0)
+		cmd.PausedUntil = time.Now().Add(time.Minute).UnixMilli()
+		if a, err := r.applyWithout(cmd); err != nil || !a.Applied {
+			t.Fatal(a, err)
+		}
+		r.source.Grow(5)
+		ports := r.portsOf(r.inbox)
+		ports.Source = r.source
+		e := must.Get(engine.New(r.cfg, ports))(t)
+		ctx, stop := context.WithTimeout(r.t.Context(), 10*time.Minute)
+		defer stop()
+		must.Do(t, e.Run(ctx))
+		if c := r.store.Checkpoint(); c.Overlap == nil || !c.Overlap.Done || c.Events != 35 {
+			t.Errorf("the overlap is %+v after %d events, want it done after 35", c.Overlap, c.Events)
+		}
 	})
 }
 
