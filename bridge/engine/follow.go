@@ -147,8 +147,8 @@ func (f *follower) next(ctx context.Context) input {
 	default:
 	}
 	var commands <-chan bridge.Command
-	// A command makes a blocked stream retry, except if another bridge runs the stream: a
-	// retry would fence it, and it applies the command.
+	// A command makes a blocked stream retry. If another bridge runs the stream, a retry would
+	// fence that bridge, which applies the command.
 	blocked := !f.session.ready && f.state == bridge.StateBlocked
 	fenced := blocked && f.fault.Reason == bridge.ReasonOwner
 	if !fenced && (blocked || f.canApply(&f.session)) {

@@ -226,21 +226,26 @@ func TestStartIsRestated(t *testing.T) {
 }
 
 // TestFollowIsRestated: a stream that has read nothing can be followed by windows, which need a
-// time to begin at, and by its cursor again. Its checkpoint has the format of the new way.
+// time to begin at, and by its cursor again. Its checkpoint has the format of the new way, and
+// no listing, which the first windows begin.
 func TestFollowIsRestated(t *testing.T) {
 	t.Parallel()
 	inModes(t, bridgetest.Export{}, func(r *harness) {
-		r.cfg.Limits.Once, r.cfg.LookBack = true, time.Hour
-		r.source.Refuse(always(bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth}))
+		r.cfg.LookBack = time.Hour
 		now := time.Now().UnixMilli()
 		for _, o := range []bridge.Origin{{}, {Follow: bridge.FollowWindows, Start: now}, {}} {
 			o.Resource = r.cfg.Origin.Resource
-			r.cfg.Origin = o
+			r.cfg.Origin, r.cfg.Limits.Once = o, true
+			r.source.Refuse(always(bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth}))
 			wantBlocked(r.t, r.run(), bridge.ReasonAuth)
 			c := r.store.Checkpoint()
 			if !c.Origin.Same(o) || c.Origin.Start != o.Start || c.Format != o.Format() || c.Listing != nil {
-				r.t.Errorf("format %d of %s, want that of %s", c.Format, c.Origin, o)
+				r.t.Errorf("format %d of %s, listing %v; want that of %s", c.Format, c.Origin, c.Listing, o)
 			}
+			r.cfg.Limits.Once = false
+			r.source.Refuse(nil)
+			r.startFor(time.Minute)
+			r.mustEnd()
 		}
 	})
 }

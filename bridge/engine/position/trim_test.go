@@ -241,7 +241,7 @@ func TestTrim(t *testing.T) {
 			{ids: "ABC", published: "ABC", tail: "ABC"},
 			{ids: "A", next: "2", tail: "BC", carried: 1},
 			{ids: "E", published: "E", tail: "E", vanished: 2},
-			{tail: "E", vanished: 1}, // which are not among those that count
+			{tail: "E", vanished: 1}, // the carried items were not of this tail
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
