@@ -1,6 +1,7 @@
 package deadletter
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -299,21 +300,23 @@ func (r *Retry) listed(ctx context.Context, l *DeadLetter) (page *bridge.Page, n
 // mostListed bounds the pages that are read for an item.
 const mostListed = 1000
 
-// keepOnly drops all events of the page except the dead letter's, if the page has that event. If
-// only an event with other bytes has its id, that is the event, and note says so, unless the
-// letter shares its id with another event.
+// keepOnly drops all events of the page except the dead letter's, if the page has that event: the one
+// with its bytes, else the one with its id, which note says. Where events share the id, only the
+// bytes tell which one it is.
 func keepOnly(page *bridge.Page, l *DeadLetter) (note string, ok bool) {
-	at := -1
+	at, shared := -1, l.Reason == bridge.DefectSharedID
 	for i := range page.Events {
 		switch same, unchanged := l.Names(&page.Events[i]); {
 		case same && unchanged:
 			page.Events = page.Events[i : i+1]
 			return "", true
-		case same && at < 0 && l.Reason != bridge.DefectSharedID:
+		case same && at < 0:
 			at = i
+		case same && !bytes.Equal(page.Events[at].Raw, page.Events[i].Raw):
+			shared = true
 		}
 	}
-	if at < 0 {
+	if at < 0 || shared {
 		return "", false
 	}
 	page.Events = page.Events[at : at+1]

@@ -268,6 +268,21 @@ func TestRetrySharedID(t *testing.T) {
 	}
 }
 
+// TestRetryAmbiguous: a letter without its item has other reasons too, and events on its page share its id. If the bytes of its
+// item have changed, nothing tells which of them it is. Copies of one event are that event.
+func TestRetryAmbiguous(t *testing.T) {
+	t.Parallel()
+	for want, events := range map[deadletter.Outcome][]string{
+		deadletter.Refused:   {item("a"), strings.Replace(item("a"), "{}", `{"n":2}`, 1)},
+		deadletter.Published: {item("a"), item("a")},
+	} {
+		w := newWorld(t)
+		letter := w.position(`{"other":"bytes"}`, "a", "", 0)
+		w.source.Append(events...)
+		w.must([]deadletter.Place{letter}, want)
+	}
+}
+
 // TestRetryRefused: a letter that still cannot be published is reported with the reason, gets
 // no mark, and does not stop the others.
 func TestRetryRefused(t *testing.T) {
