@@ -199,8 +199,8 @@ func TestForgetFormerTopicUnseen(t *testing.T) {
 	}
 }
 
-// TestResumeIntoFormerTopic: a backfill that is resumed after a change of KAFKA_TOPIC encrypts with the keys of the topic
-// that it publishes to. Readers of that topic have no others.
+// TestResumeIntoFormerTopic: a job that is resumed after a change of KAFKA_TOPIC encrypts with the keys of the topic of when it
+// began. Readers of the topic that it publishes to have no others.
 func TestResumeIntoFormerTopic(t *testing.T) {
 	t.Parallel()
 	kafka := servers.EmbeddedKafka(t)
@@ -213,14 +213,24 @@ func TestResumeIntoFormerTopic(t *testing.T) {
 	a := &cli.App{Environ: []string{"KAFKA_BROKERS=" + env["KAFKA_BROKERS"], "EXPORT_API_KEY=" + secretKey}}
 	s := must.Get(a.Settings(config.UsesKafka, nil))(t)
 	from := firstEvent.Add(-time.Hour).UnixMilli()
-	job := backfill.Job{Version: 1, ID: "aaaaaa", Kind: backfill.Backfill, Stream: "events", Resource: "events",
-		Topic: "export.old", From: from, To: from + 2*time.Hour.Milliseconds(), Created: 1, State: backfill.Running}
-	job.Windows = backfill.Split(job.From, job.To, 1)
 	compact := map[string]string{"cleanup.policy": "compact", "min.compaction.lag.ms": "604800000"}
 	must.Do(t, kafka.CreateTopic("exportbridge.checkpoints.jobs", 16, compact))
-	must.Do(t, backfill.NewJobs(s.Streams[0].Kafka.Jobs(new(kafkasink.JobLogs)), "events").Begin(t.Context(), job, false))
+	for _, topic := range []string{"export.old.replay.bbbbbb", "dlq.export.old.replay.bbbbbb"} {
+		must.Do(t, kafka.CreateTopic(topic, 1, nil))
+	}
+	jobs := backfill.NewJobs(s.Streams[0].Kafka.Jobs(new(kafkasink.JobLogs)), "events")
+	for _, job := range []backfill.Job{
+		{ID: "aaaaaa", Kind: backfill.Backfill, Topic: "export.old"},
+		{ID: "bbbbbb", Kind: backfill.Replay, Topic: "export.old.replay.bbbbbb"},
+	} {
+		job.Version, job.Stream, job.Resource, job.Created, job.State = 1, "events", "events", 1, backfill.Running
+		job.From, job.To = from, from+2*time.Hour.Milliseconds()
+		job.Windows = backfill.Split(job.From, job.To, 1)
+		must.Do(t, jobs.Begin(t.Context(), job, false))
+	}
 	env["KAFKA_TOPIC"] = "export.new"
-	for _, args := range []string{"topics create --execute", "backfill resume aaaaaa --here --execute"} {
+	for _, args := range []string{"topics create --execute", "backfill resume aaaaaa --here --execute",
+		"backfill resume bbbbbb --here --execute"} {
 		if got := runProgram(t, env, strings.Fields(args)...); got.code != cli.ExitOK {
 			t.Fatalf("%s: %+v", args, got)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
@@ -58,7 +59,8 @@ func JobPlanner(
 type jobPorts struct {
 	all *config.Settings
 	*config.Stream
-	log *slog.Logger
+	log    *slog.Logger
+	former keyring.Pool // the keys of former topics, which windows share
 }
 
 // window returns the configuration of the sink of a window.
@@ -151,14 +153,26 @@ func (w *jobPorts) export(events []string) exportapi.Config {
 	return export
 }
 
+// keysOf returns the topic whose keys encrypt the values of a job: KAFKA_TOPIC of when it began. The name of a
+// replay's topic does not show it if an operator chose the name.
+func (w *jobPorts) keysOf(j *backfill.Job) string {
+	if j.Kind == backfill.Backfill {
+		return j.Topic
+	}
+	if topic, ok := strings.CutSuffix(j.Topic, kafkaadmin.ReplayTopic("", j.ID)); ok {
+		return topic
+	}
+	return w.Kafka.Topic
+}
+
 // open opens a window. Its bridge has the settings of the stream and the page size of the
 // job.
 func (w *jobPorts) open(j *backfill.Job, n int) (setup *backfill.Setup, err error) {
 	log := w.log.With("job", j.ID)
 	export, kafka, cfg, st := w.export(j.Events), w.window(j, n), w.Engine, *w.Stream
-	if j.Kind == backfill.Backfill && j.Topic != st.Kafka.Topic { // it was begun before a change of KAFKA_TOPIC
-		st.Kafka.Topic = j.Topic
-		UseKeys(&st, new(keyring.Pool)) // the values in its topic have other keys
+	if st.Kafka.Topic = w.keysOf(j); st.Kafka.Topic != w.Kafka.Topic {
+		st.Kafka.CreateTopics = false // a former topic without keys has lost them
+		UseKeys(&st, &w.former)
 		export.Keys = st.Export.Keys
 	}
 	export.PageSize = cmp.Or(j.PageSize, export.PageSize)
