@@ -63,7 +63,7 @@ func Forget(ctx context.Context, cfg Config, subject string, execute bool) (f Fo
 	for id := range keys {
 		gone = append(gone, &kgo.Record{Key: seal.RecordKey(name, id)}) // no value: a tombstone
 	}
-	if len(gone) == 0 { // no bridge may follow the topic
+	if len(gone) == 0 { // a former topic has no bridge that rolls it
 		_, err = publish(ctx, t.client, cfg.Topic, t.roll())
 		return f, err
 	}

@@ -116,7 +116,7 @@ func (w *rewrap) all(ctx context.Context) error {
 		found, of := w.next()
 		records := slices.Concat(found, again)
 		if len(records) == 0 {
-			if records = w.roll(); len(records) > 0 { // no bridge may follow the topic
+			if records = w.roll(); len(records) > 0 { // a former topic has no bridge that rolls it
 				_, _, err := w.commit(ctx, records, nil)
 				return err
 			}
