@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// clocksDiffer is the tolerated difference between the clocks of the API's servers.
+	// clocksDiffer is the tolerated difference between the clocks of the API's servers, and of the bridge.
 	clocksDiffer = 3 * time.Second
 	// listedWithin is how long after the ingestion time of an event the API may list it.
 	listedWithin = 5 * time.Minute

@@ -281,8 +281,11 @@ func (p *part) readPage(page *bridge.Page) error {
 		}
 		c.sum, c.own, c.dated, c.at = sum, e.ID != nil, ingested > 0, e.Time
 		c.awaits = p.repair != nil && p.repair.awaits(ingested)
-		if c.timed = !timeOf(e).IsZero(); c.dated && (!c.timed || ingested < e.Time) {
-			c.at = ingested // no event time, or one in the future, becomes the time of publishing
+		switch c.timed = !timeOf(e).IsZero(); {
+		case c.dated && !c.timed: // the record has the time of publishing, by the bridge's clock
+			c.at = ingested - clocksDiffer.Milliseconds()
+		case c.dated:
+			c.at = min(c.at, ingested) // an event time in the future becomes the time of publishing
 		}
 		p.events[name] = c
 	}
