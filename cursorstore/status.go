@@ -16,12 +16,18 @@ import (
 // StatusTTL is the lifetime of a status. A running bridge writes it more often.
 const StatusTTL = 5 * time.Second
 
+// EncodedStatus is a status to publish. It keeps its encoding for the next time.
+type EncodedStatus struct {
+	bridge.Status
+	data []byte
+}
+
 // PutStatus publishes the stream's live status for StatusTTL. A standby's status never
 // replaces the owner's. A fenced bridge's status never replaces that of another bridge,
 // unless the other one is fenced too. StateStopped deletes the status, unless another
 // process has taken over the stream.
 func (s *Store) PutStatus(ctx context.Context, st bridge.Status) error {
-	o, err := s.putting(&st)
+	o, err := s.putting(&EncodedStatus{Status: st})
 	if err != nil {
 		return err
 	}
@@ -31,11 +37,11 @@ func (s *Store) PutStatus(ctx context.Context, st bridge.Status) error {
 
 // PutStatuses is PutStatus for several streams, in few requests. After an error, it continues
 // with the other streams.
-func (c *Client) PutStatuses(ctx context.Context, statuses []bridge.Status) error {
+func (c *Client) PutStatuses(ctx context.Context, statuses []*EncodedStatus) error {
 	var all []*operation
 	var errs []error
-	for i := range statuses {
-		o, err := c.Stream(statuses[i].Stream).putting(&statuses[i])
+	for _, st := range statuses {
+		o, err := c.Stream(st.Stream).putting(st)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -50,13 +56,16 @@ func (c *Client) PutStatuses(ctx context.Context, statuses []bridge.Status) erro
 }
 
 // putting returns the operation that publishes a status, or removes it.
-func (s *Store) putting(st *bridge.Status) (*operation, error) {
+func (s *Store) putting(st *EncodedStatus) (*operation, error) {
 	o := &operation{of: &s.stream, what: "put status of " + s.name}
-	data, err := json.Marshal(st)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", o.what, err)
+	if st.data == nil {
+		data, err := json.Marshal(&st.Status)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", o.what, err)
+		}
+		st.data = data
 	}
-	script, args := putStatus, []any{data, "owner", StatusTTL.Milliseconds(), st.Owner}
+	script, args := putStatus, []any{st.data, "owner", StatusTTL.Milliseconds(), st.Owner}
 	switch {
 	case st.State == bridge.StateStopped:
 		// Without a status, the script only reads, which tells nothing about writes.

@@ -10,6 +10,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/must"
+	"exportbridge/cursorstore"
 )
 
 // TestNextTogether: one poll asks for all streams of a client. Each stream gets its own request,
@@ -100,24 +101,26 @@ func TestPutStatuses(t *testing.T) {
 	onServers(t, func(t *testing.T, s *server) {
 		sp := s.space(t)
 		c := sp.client()
-		var all []bridge.Status
-		for n := range 450 {
-			all = append(all, bridge.Status{Stream: fmt.Sprintf("s%d", n), Owner: "pod-1", Leader: true, State: bridge.StateIdle,
-				Events: int64(n)})
+		all := func(state bridge.State) (all []*cursorstore.EncodedStatus) {
+			for n := range 450 {
+				all = append(all, &cursorstore.EncodedStatus{Status: bridge.Status{Stream: fmt.Sprintf("s%d", n), Owner: "pod-1",
+					Leader: true, State: state, Events: int64(n)}})
+			}
+			return all
 		}
 		broken := sp.prefix + ":{s7}:status"
 		must.Do(t, s.raw.HSet(t.Context(), broken, "a", "b").Err())
-		must.Be(t, c.PutStatuses(t.Context(), all), bridge.ErrForeign)
-		for _, n := range []int{0, 6, 8, 199, 200, 449} {
-			got, ok, err := c.Stream(all[n].Stream).Status(t.Context())
-			if !ok || err != nil || got.Events != int64(n) {
-				t.Errorf("%s: %d events, %t, %v", all[n].Stream, got.Events, ok, err)
+		idle := all(bridge.StateIdle)
+		for range 2 { // the second time as encoded before
+			must.Be(t, c.PutStatuses(t.Context(), idle), bridge.ErrForeign)
+			for _, n := range []int{0, 6, 8, 199, 200, 449} {
+				got, ok, err := c.Stream(idle[n].Stream).Status(t.Context())
+				if !ok || err != nil || got.Events != int64(n) {
+					t.Errorf("%s: %d events, %t, %v", idle[n].Stream, got.Events, ok, err)
+				}
 			}
 		}
-		for i := range all {
-			all[i].State = bridge.StateStopped
-		}
-		_ = c.PutStatuses(t.Context(), all)
+		_ = c.PutStatuses(t.Context(), all(bridge.StateStopped))
 		if _, ok, err := c.Stream("s449").Status(t.Context()); ok || err != nil {
 			t.Errorf("the status of a stream that stopped: %t, %v", ok, err)
 		}

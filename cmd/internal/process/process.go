@@ -246,12 +246,12 @@ func (p *Process) warnUnsafe(log *slog.Logger, stream string, settings []string)
 func (p *Process) tell(ctx context.Context) {
 	tick := time.NewTicker(statusInterval)
 	defer tick.Stop()
-	told := make(map[string]toldStatus)
+	told := make(map[string]*toldStatus)
 	for {
 		select {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), statusInterval)
-			_ = p.redis.PutStatuses(last, p.streams.statuses()) // removes them at once, not when they expire
+			_ = p.redis.PutStatuses(last, reports(p.streams.statuses()...)) // removes them at once, not when they expire
 			cancel()
 			return
 		case now := <-tick.C:
@@ -264,27 +264,40 @@ func (p *Process) tell(ctx context.Context) {
 
 // toldStatus is a status as it was last written.
 type toldStatus struct {
-	bridge.Status
+	cursorstore.EncodedStatus
 	at time.Time
 }
 
 // dueStatuses returns the statuses to write now, and notes them in told.
-func dueStatuses(told map[string]toldStatus, now time.Time, all []bridge.Status) []bridge.Status {
+func dueStatuses(told map[string]*toldStatus, now time.Time, all []bridge.Status) (due []*cursorstore.EncodedStatus) {
 	if len(told) > len(all) { // it has streams that a reload removed
 		clear(told)
 	}
-	return slices.DeleteFunc(all, func(s bridge.Status) bool {
+	for i := range all {
+		s := &all[i]
 		if s.State == bridge.StateStandby { // the owner writes the status
 			delete(told, s.Stream)
-			return true
+			continue
 		}
-		was, ok := told[s.Stream] // one tick may be late, and the next one not
-		if ok && now.Sub(was.at) < quietInterval-statusInterval/2 && reflect.DeepEqual(was.Status, s) {
-			return true
+		is := told[s.Stream]
+		if is == nil || !reflect.DeepEqual(&is.Status, s) {
+			is = &toldStatus{EncodedStatus: cursorstore.EncodedStatus{Status: *s}}
+			told[s.Stream] = is
 		}
-		told[s.Stream] = toldStatus{s, now}
-		return false
-	})
+		if now.Sub(is.at) >= quietInterval-statusInterval/2 { // one tick may be late, and the next one not
+			is.at, due = now, append(due, &is.EncodedStatus)
+		}
+	}
+	return due
+}
+
+// reports returns the statuses to write.
+func reports(all ...bridge.Status) []*cursorstore.EncodedStatus {
+	written := make([]*cursorstore.EncodedStatus, len(all))
+	for i := range all {
+		written[i] = &cursorstore.EncodedStatus{Status: all[i]}
+	}
+	return written
 }
 
 // thin thins the histories of the streams.

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"exportbridge/bridge"
 	"exportbridge/cmd/internal/config"
 )
 
@@ -144,7 +143,7 @@ func (p *Process) release(st *stream) {
 	st.released.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), statusInterval)
 		defer cancel()
-		_ = p.redis.PutStatuses(ctx, []bridge.Status{st.bridge.Status()}) // removes the status at once, not when it expires
+		_ = p.redis.PutStatuses(ctx, reports(st.bridge.Status())) // removes the status at once, not when it expires
 		st.close()
 		p.log.Info("stream released", logStream, st.name)
 	})

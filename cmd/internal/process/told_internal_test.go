@@ -12,7 +12,7 @@ import (
 // one, and that of a standby never.
 func TestDueStatuses(t *testing.T) {
 	t.Parallel()
-	told, start := make(map[string]toldStatus), time.Now()
+	told, start := make(map[string]*toldStatus), time.Now()
 	polled := bridge.Status{Stream: "polled", State: bridge.StateIdle, Dependencies: map[string]bridge.Dependency{}}
 	for tick, want := range [][]string{
 		{"quiet", "polled", "moving"}, {"polled"}, {"quiet", "moving"}, {"polled"}, {"quiet"}, {"polled", "moving"},
