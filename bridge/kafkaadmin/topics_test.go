@@ -182,6 +182,30 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestCheckEndOfEachPartition: a partition that ends before its end in the checkpoint has lost records, also if
+// another one has grown by more.
+func TestCheckEndOfEachPartition(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, kafkatest.Brokers(t))
+	s := needs(cfg)
+	must.Get(s.Create(t.Context()))(t)
+	client := must.Get(kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner())))(t)
+	defer client.Close()
+	record := kgo.Record{Topic: cfg.Topic, Partition: 1}
+	must.Do(t, client.ProduceSync(t.Context(), &record, new(record)).FirstErr())
+	for fault, ends := range map[string][]int64{"": {0, 2, 0}, "ends 1 offsets before": {1, 0, 0}} {
+		s.Past.Newest = func(context.Context, *kafkaclient.Client) (bridge.Checkpoint, error) {
+			topic := bridge.TopicState{Name: cfg.Topic, Partitions: 3, End: 1, Ends: bridge.EncodeEnds(ends)}
+			return bridge.Checkpoint{Events: 1, Topics: []bridge.TopicState{topic}}, nil
+		}
+		found := s.Check(t.Context())
+		wrong := slices.IndexFunc(found, func(f kafkaadmin.Finding) bool { return f.Level == kafkaadmin.LevelFail })
+		if (wrong >= 0) != (fault != "") || wrong >= 0 && !strings.Contains(found[wrong].Text, fault) {
+			t.Errorf("ends %v: found %+v", ends, found)
+		}
+	}
+}
+
 func TestCheckBounded(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts and never answers
