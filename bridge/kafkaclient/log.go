@@ -82,6 +82,7 @@ func (l *Log) Ends(ctx context.Context) (map[int32]int64, error) {
 // in milliseconds since the epoch; the end if there is none.
 func (l *Log) After(ctx context.Context, millis int64) (map[int32]int64, error) {
 	admin := kadm.NewClient(l.client)
+	millis = max(0, millis) // brokers reject a negative time
 	offsets, err := listed("offsets by time", []string{l.name})(admin.ListOffsetsAfterMilli(ctx, millis, l.name))
 	return offsets[l.name], err
 }

@@ -61,6 +61,10 @@ func TestSeveralTopics(t *testing.T) {
 		string(newest[3].Value) != "6" {
 		t.Errorf("the newest are %v, %v", newest, err)
 	}
+	all, early := must.Get(r.After(t.Context(), 0))(t), must.Get(r.After(t.Context(), -5000))(t)
+	if !maps.Equal(early, all) {
+		t.Errorf("from a time before the epoch on %v, want %v", early, all)
+	}
 	later := must.Get(r.After(t.Context(), 5000))(t)
 	var parts []int32
 	for _, id := range slices.Sorted(maps.Keys(later)) {

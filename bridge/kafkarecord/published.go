@@ -258,7 +258,7 @@ func (p *Published) spansAfterEnds(
 // FutureLimit earlier, because the timestamp of a record may be its publish time. A read of
 // them waits for open transactions.
 func spansAfter(ctx context.Context, l *kafkaclient.Log, from time.Time) (map[int32]kafkaclient.Span, error) {
-	starts, err := l.After(ctx, max(0, from.Add(-FutureLimit).UnixMilli())) // brokers reject a negative time
+	starts, err := l.After(ctx, from.Add(-FutureLimit).UnixMilli())
 	ends, errEnds := l.Ends(ctx)
 	if err := cmp.Or(err, errEnds); err != nil {
 		return nil, err

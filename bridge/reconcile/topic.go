@@ -50,7 +50,7 @@ func (c *comparison) settled(ctx context.Context, l deadletter.Log, from int64) 
 			spans[id] = kafkaclient.Span{From: spans[id].From, To: max(spans[id].From, end)}
 		}
 		if open < 0 {
-			return spans, kafkaclient.Since(ctx, l, spans, max(0, from-stampSlack.Milliseconds()))
+			return spans, kafkaclient.Since(ctx, l, spans, from-stampSlack.Milliseconds())
 		}
 		if c.Waiting != nil && time.Since(began) > settleQuiet {
 			c.Waiting(fmt.Errorf("open transaction on partition %d of topic %s", kafkaclient.PartitionIn(open), l.Topic()))
