@@ -48,8 +48,8 @@ func unknown(why string) Repeats {
 	return Repeats{Min: Unknown, Max: Unknown, Pages: Unknown, Why: why}
 }
 
-// underOther returns the number under other settings, which may exclude events.
-func (r Repeats) underOther() Repeats {
+// atMost returns the number if some of the events may not be published again.
+func (r Repeats) atMost() Repeats {
 	if r.Why != "" {
 		return r
 	}

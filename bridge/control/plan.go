@@ -66,7 +66,7 @@ func (m *Move) noteSettings(cfg *engine.Config) {
 			cfg.Origin, from.Origin)
 	default:
 		m.note("the settings change, from %s to %s", from.Origin, cfg.Origin)
-		m.Repeats = m.underOther()
+		m.Repeats = m.atMost()
 	}
 	if note := otherTopic(&m.from.Checkpoint, cfg); note != "" {
 		m.note("%s", note)
@@ -80,6 +80,19 @@ func otherTopic(c *bridge.Checkpoint, cfg *engine.Config) string {
 		return ""
 	}
 	return "the stream publishes to topic " + c.Topic + ", these settings name " + cfg.Topic
+}
+
+// largeTopic says that windows publish nothing again to a topic, or returns "". After a move, what is after the present
+// ends of the topics counts as published: all of a topic whose ends do not fit into a checkpoint.
+func largeTopic(c *bridge.Checkpoint, cfg *engine.Config) string {
+	for i := range c.Topics {
+		t := &c.Topics[i]
+		if cfg.Origin.Follow == bridge.FollowWindows && !t.Former && t.End > 0 && t.Partitions > bridge.MaxEnds {
+			return fmt.Sprintf("windows publish no event again that topic %s holds: it has %d partitions, the maximum is %d",
+				t.Name, t.Partitions, bridge.MaxEnds)
+		}
+	}
+	return ""
 }
 
 // newMove returns the move to a target. text describes the target.
@@ -123,6 +136,10 @@ func (c *Controller) Plan(ctx context.Context, to Target) (*Move, error) {
 	if from.Dropped > 0 && m.Max != 0 {
 		m.note("routes have dropped %d of the stream's events: those of them that come again are not published",
 			from.Dropped)
+	}
+	if note := largeTopic(&from.Checkpoint, &c.cfg); note != "" && m.Max != 0 {
+		m.note("%s", note)
+		m.Repeats = m.atMost()
 	}
 	if change := from.RequestChange(c.cfg.Origin.Request); len(change.Other) > 0 {
 		m.note("these settings request another list than the stream's (%s), which stays unless the move accepts it: "+

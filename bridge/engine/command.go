@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,9 +83,6 @@ func (f *follower) carryOut(hard context.Context, cmd bridge.Command, by bridge.
 		return err
 	}
 	was, next := f.committed.Version, f.session.derive(f.committed.Checkpoint, cmd)
-	if cmd.Kind == bridge.KindReset {
-		note = cmp.Or(note, f.session.listingNote(next.Listing))
-	}
 	if err := f.move(hard, next); err != nil {
 		return err
 	}

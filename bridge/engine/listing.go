@@ -92,18 +92,3 @@ func (s *session) listingAfter(was, next bridge.Checkpoint) *bridge.Listing {
 	// The stream may be ahead of its checkpoint by a heartbeat at most.
 	return was.Listing.Reset(before, after, was.PositionTime+2*heartbeatInterval.Milliseconds(), s.e.cfg.LookBack)
 }
-
-// listingNote returns what a reset to a listing does not do, or "". The listing counts from the
-// present ends of the topics. If these are unknown, it counts all records as published since.
-func (s *session) listingNote(l *bridge.Listing) string {
-	if !s.e.cfg.listing() || l != nil && (l.Again == 0 || l.Behind != nil) {
-		return ""
-	}
-	for i := range s.topics {
-		if t := &s.topics[i]; !t.Former && t.End > 0 && t.Ends == "" {
-			return fmt.Sprintf("topic %s has %d partitions, windows publish events again only to topics of at most %d",
-				t.Name, t.Partitions, bridge.MaxEnds)
-		}
-	}
-	return ""
-}

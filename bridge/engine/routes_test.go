@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
@@ -134,39 +133,6 @@ func TestLookBackReadsFormerTopic(t *testing.T) {
 			t.Errorf("the look-back reads %+v, want all of the former topic too", asked.Topics)
 		}
 	})
-}
-
-// itemWindows are minuteWindows with an item in the window at a time.
-type itemWindows struct {
-	minuteWindows
-	at int64
-}
-
-func (s itemWindows) Decode(p *bridge.Page) error {
-	if w, _ := p.At.Watermark(); w.At == s.at && !p.Tail() {
-		p.Items, p.Events = 1, []bridge.Event{{Raw: []byte("{}"), ID: []byte("1"), Time: s.at}}
-	}
-	return nil
-}
-
-// TestResetWithoutEnds: windows do not know what is published after a reset if the ends of the
-// topic's partitions are unknown. The answer says that nothing is published again.
-func TestResetWithoutEnds(t *testing.T) {
-	t.Parallel()
-	for name, unknown := range map[string]bool{"known": false, "unknown": true} {
-		exactRow(t, name, bridgetest.Export{}, func(r *harness) {
-			start := time.Now().UnixMilli()
-			r.cfg.Origin.Follow, r.cfg.Origin.Start, r.cfg.LookBack = bridge.FollowWindows, start, time.Minute
-			r.topic.NoEnds = unknown
-			r.startWith(engine.Ports{Source: itemWindows{at: start}, Inbox: r.inbox})
-			r.after(20 * time.Minute)
-			r.wantEvents(1)
-			a := r.command("r1", bridge.Target{Start: start})
-			if !a.Applied || strings.Contains(a.Detail, "partitions") != unknown {
-				r.t.Errorf("answer %+v", a)
-			}
-		})
-	}
 }
 
 // A command's process without the stream's topics, as from a shell without KAFKA_ROUTES, does
