@@ -146,6 +146,11 @@ func TestForgetFormerTopic(t *testing.T) {
 	if got.code != cli.ExitOK || strings.Contains(got.stdout, "export.old") {
 		t.Errorf("with a route to the topic of another stream: %+v", got)
 	}
+	for _, name := range []string{"EVENT_ENCRYPT", "EVENT_ENCRYPT_KEY", "EVENT_HASH_KEY"} {
+		several["STREAM_EVENTS_"+name] = several[name]
+		delete(several, name)
+	}
+	wantLines(t, runProgram(t, several, "forget", "anna").stdout, []string{`^events +export.old.keys +1 +0 +no$`})
 	got = runProgram(t, env, "forget", "anna", "--execute")
 	wantLines(t, got.stdout, []string{`^events +export.new.keys +0 +0 +20`, `^events +export.old.keys +1 +1 +20`})
 	if got.code != cli.ExitOK {

@@ -31,7 +31,9 @@ func AllKeys(ctx context.Context, s *config.Settings, st *config.Stream) ([]keyr
 	for i := range newest.Topics {
 		t, cfg := &newest.Topics[i], all[0]
 		routed := slices.Contains(st.Export.Routes.Topics, t.Name)
-		others := slices.ContainsFunc(s.Streams, func(o config.Stream) bool { return o.Kafka.Topic == t.Name })
+		others := slices.ContainsFunc(s.Streams, func(o config.Stream) bool {
+			return o.Kafka.Topic == t.Name && o.Export.Private.Encrypts()
+		})
 		if t.DeadLetters || t.Name == st.Kafka.Topic || routed && others {
 			continue // those of a route to the topic of another stream are the keys of that stream
 		}
