@@ -30,12 +30,11 @@ func AllKeys(ctx context.Context, s *config.Settings, st *config.Stream) ([]keyr
 	errs := []error{err}
 	for i := range newest.Topics {
 		t, cfg := &newest.Topics[i], all[0]
-		routed := slices.Contains(st.Export.Routes.Topics, t.Name)
-		others := slices.ContainsFunc(s.Streams, func(o config.Stream) bool {
+		present := slices.ContainsFunc(s.Streams, func(o config.Stream) bool {
 			return o.Kafka.Topic == t.Name && o.Export.Private.Encrypts()
 		})
-		if t.DeadLetters || t.Name == st.Kafka.Topic || routed && others {
-			continue // those of a route to the topic of another stream are the keys of that stream
+		if t.DeadLetters || present {
+			continue // the keys of another stream are left to that stream
 		}
 		cfg.Topic = kafkasink.KeysTopic(t.Name)
 		there, err := st.Kafka.Exists(ctx, cfg.Topic)
@@ -43,6 +42,7 @@ func AllKeys(ctx context.Context, s *config.Settings, st *config.Stream) ([]keyr
 			all = append(all, cfg)
 		}
 		// A route needs no grant for keys. If its topic was KAFKA_TOPIC before, it has the grant.
+		routed := slices.Contains(st.Export.Routes.Topics, t.Name)
 		if err != nil && (!routed || bridge.FaultOf(err).Reason != bridge.ReasonAuth) {
 			errs = append(errs, err)
 		}
