@@ -371,6 +371,7 @@ func TestHeldQuiet(t *testing.T) {
 	cfg, s := ready(t, exactly)
 	e := event("old", "u")
 	publish(t, s, page(e))
+	settled(t.Context(), t, connect(t, cfg), cfg.Topic)
 	s.AgeSettings()
 	receipt := publish(t, s)
 	truncate(t, cfg)
