@@ -18,6 +18,15 @@ type clock struct {
 
 func (c *clock) now() time.Time { return time.Now().Add(min(0, c.ahead)) }
 
+// response is the time of the last response, by its Date if it has one, in milliseconds since the
+// epoch.
+func (c *clock) response() int64 {
+	if c.byAPI {
+		return c.last.UnixMilli()
+	}
+	return time.Now().UnixMilli()
+}
+
 // saw sets the clock by a page.
 func (c *clock) saw(p *bridge.Page) {
 	c.known, c.last = true, p.ServerTime

@@ -80,7 +80,7 @@ func (r *Range) find(ctx context.Context, at bridge.Position, p place) error {
 		case err != nil:
 			return err
 		case to <= p.from: // the part is in the future
-			r.pending = append(r.pending, r.page(at, at.Cursor))
+			r.pending = append(r.pending, l.page(at, at.Cursor, at.Cursor, l.clock.now().UnixMilli()))
 			return nil
 		case len(c.items) > 0:
 			r.cut(at, p, to, c)
@@ -88,11 +88,12 @@ func (r *Range) find(ctx context.Context, at bridge.Position, p place) error {
 		}
 		p = place{start: p.start, end: p.end, from: to}
 		if to < p.end && time.Since(began) > patience {
-			r.pending = append(r.pending, r.page(at, p.cursor()))
+			r.pending = append(r.pending, l.page(at, at.Cursor, p.cursor(), l.clock.response()))
 			return nil
 		}
 	}
-	r.pending = append(r.pending, r.page(at, ""))
+	// The clock has passed the end, even if the last response came from a server that lags behind.
+	r.pending = append(r.pending, l.page(at, at.Cursor, "", max(p.end, l.clock.response())))
 	return nil
 }
 
@@ -177,19 +178,11 @@ func (r *Range) cut(at bridge.Position, p place, to int64, c *collector) {
 		if n == len(items) && whole {
 			next = place{start: p.start, end: p.end, from: to}
 		}
-		page := r.page(at, next.cursor())
-		page.At.Cursor = cursor
+		page := r.lister.page(at, cursor, next.cursor(), r.lister.clock.response())
 		fill(page, items[:n])
 		items, cursor = items[n:], page.Next
 		r.pending = append(r.pending, page)
 	}
-}
-
-// page is an empty page as of the last response.
-func (r *Range) page(at bridge.Position, next string) *bridge.Page {
-	now := time.Now()
-	return &bridge.Page{At: at, Next: next, Body: []byte{}, RequestedAt: now, ArrivedAt: now,
-		ServerTime: r.lister.clock.last}
 }
 
 // order is the place of an item in its part: by time, then by key. The zero value is an

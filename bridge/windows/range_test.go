@@ -173,7 +173,7 @@ func (x *rangeReader) read(at bridge.Position) {
 			}
 			last = e.Time
 		}
-		if p.Tail() && (p.Next != "" || p.Time().UnixMilli() < at.End) { // the end of the range is to come
+		if p.Tail() && p.Time().UnixMilli() < at.End { // the end of the range is to come
 			bridge.Sleep(t.Context(), time.Second)
 			continue
 		}
@@ -215,4 +215,30 @@ func TestRangeMemory(t *testing.T) {
 			t.Logf("%d requests, %d without a limit", little, much)
 		}
 	})
+}
+
+// TestRangeEndsByOneClock: a range is read to its end also if the API's clock has passed the end
+// and that of this machine has not.
+func TestRangeEndsByOneClock(t *testing.T) {
+	for _, begun := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			l := &list{page: 20, ahead: time.Minute}
+			ends := time.Now().Add(l.ahead)
+			for i := range 120 {
+				at := ends.Add(time.Duration(i-120) * time.Second)
+				l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: at, visible: at.Add(-l.ahead)})
+			}
+			cfg := settings(time.Minute)
+			cfg.PageSize = 20
+			x := &rangeReader{t: t, rng: rand.New(rand.NewPCG(1, 4)), list: l, cfg: cfg, crash: 1000, got: make(map[string]int)}
+			from, want := ends.Add(-2*time.Minute), 120
+			if begun { // the whole range is ahead of this machine's clock
+				from, want = ends.Add(-30*time.Second), 30
+			}
+			x.read(bridge.Position{Start: from.UnixMilli(), End: ends.UnixMilli(), Window: true})
+			if len(x.got) != want || x.wrong != "" {
+				t.Errorf("%d items of %d, %s", len(x.got), want, x.wrong)
+			}
+		})
+	}
 }
