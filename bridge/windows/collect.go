@@ -35,6 +35,7 @@ type collector struct {
 	moving bool                     // pages move: listed is compared with another listing's
 	again  int64                    // items from this time on are listed by other windows too
 	listed digest                   // of the items before again, and of all without an id
+	others bool                     // the listing has other items, although other windows do not list all
 	items  []item
 	bytes  int64 // memory cost of the items
 }
@@ -76,8 +77,12 @@ func (c *collector) collect(p *bridge.Page) error {
 	for i := range p.Events {
 		e := &p.Events[i]
 		k := e.ItemKey()
-		if c.moving && (e.ID == nil || e.Defect != bridge.DefectNone || e.Time < c.again) {
+		switch {
+		case !c.moving:
+		case e.ID == nil || e.Defect != bridge.DefectNone || e.Time < c.again:
 			c.listed.add(k)
+		default:
+			c.others = c.again != bridge.NoTime
 		}
 		if c.keys != nil {
 			c.keys[k] = e.Time

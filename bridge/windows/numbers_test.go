@@ -169,3 +169,30 @@ func TestRejectedNumber(t *testing.T) {
 		}
 	})
 }
+
+// TestLeftOut: an item that moves to a page that was read already, because an earlier item is
+// deleted, is published, even if all other items of its window are within the look-back of the next.
+func TestLeftOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		l := &list{page: 5, numbers: true}
+		l.add(10, began.Add(-10*time.Minute), time.Second) // full pages, so that this listing is proven
+		l.put("old", began.Add(time.Minute))
+		l.add(5, began.Add(9*time.Minute), time.Second)
+		cfg := settings(time.Minute)
+		cfg.Numbered = true
+		x := begin(t, began.Add(-time.Hour), l, cfg)
+		x.drain()
+		bridge.Sleep(t.Context(), 9*time.Minute+20*time.Second)
+		pages := 0
+		l.slow = func() {
+			if pages++; pages == 2 {
+				l.all[len(l.all)-1].gone = time.Now()
+			}
+		}
+		x.drain()
+		if n := counts(x.records)[l.all[10].raw()]; n != 1 {
+			t.Errorf("the item was published %d times", n)
+		}
+	})
+}
