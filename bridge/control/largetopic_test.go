@@ -36,3 +36,35 @@ func TestLargeTopicIsNoted(t *testing.T) {
 		})
 	}
 }
+
+// TestRewindIntoWindow: a rewind into a window publishes the window again from its beginning. The plan counts
+// these events too.
+func TestRewindIntoWindow(t *testing.T) {
+	t.Parallel()
+	for part, within := range map[int]bool{0: false, 2: true} {
+		inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
+			from := r.now()
+			r.engine.Origin, r.engine.Overlap = from.Origin, 0
+			r.engine.Origin.Follow = bridge.FollowWindows
+			var entry bridge.Version
+			for i, w := range []bridge.Watermark{{At: 1_000_000, Part: part}, {At: 2_000_000}} {
+				at := from
+				at.Version, at.Cursor, at.Kind, at.Format = from.Version.Next(), w.Cursor(), bridge.KindData, bridge.ListingFormat
+				at.Origin = r.engine.Origin
+				at.Events, at.Pages, at.WrittenAt = from.Events+20, from.Pages+2, from.WrittenAt+60_000
+				must.Do(t, r.redis.Advance(t.Context(), from, at))
+				if from = at; i == 0 {
+					entry = at.Version
+				}
+			}
+			r.control()
+			m := r.plan(control.RewindToEntry{Entry: entry})
+			if m.Min != 20 || (m.Max == control.Unknown) != within || (len(m.Notes) > 0) != within {
+				t.Errorf("part %d: %+v, notes %q", part, m.Repeats, m.Notes)
+			}
+			if m = r.plan(control.ResetToCurrent{}); m.Max != 0 {
+				t.Errorf("part %d, to the same position: %+v", part, m.Repeats)
+			}
+		})
+	}
+}

@@ -95,6 +95,22 @@ func largeTopic(c *bridge.Checkpoint, cfg *engine.Config) string {
 	return ""
 }
 
+// noteWindow says that a move into a window also publishes again what the commits before the target have
+// published of that window.
+func (m *Move) noteWindow() {
+	w, ok := bridge.ParseWatermark(m.target.Cursor)
+	if !ok || w.Part == 0 || m.target.Cursor == m.from.Cursor {
+		return
+	}
+	m.note("the target is within a window, which is published again from its beginning, %s", bridge.InstantText(w.At))
+	switch {
+	case m.Min > 0:
+		m.Max, m.Pages = Unknown, Unknown
+	case m.Why == "":
+		m.Repeats = unknown("the window begins before the target")
+	}
+}
+
 // newMove returns the move to a target. text describes the target.
 func newMove(text string, to bridge.Target, again Repeats) *Move {
 	return &Move{
@@ -140,6 +156,8 @@ func (c *Controller) Plan(ctx context.Context, to Target) (*Move, error) {
 	if note := largeTopic(&from.Checkpoint, &c.cfg); note != "" && m.Max != 0 {
 		m.note("%s", note)
 		m.Repeats = m.atMost()
+	} else {
+		m.noteWindow()
 	}
 	if change := from.RequestChange(c.cfg.Origin.Request); len(change.Other) > 0 {
 		m.note("these settings request another list than the stream's (%s), which stays unless the move accepts it: "+
