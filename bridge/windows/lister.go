@@ -54,7 +54,7 @@ type Lister struct {
 	cuts   bool // the API has cut off a listing
 	most   int  // the number of items at which it did so last, 0 if unknown
 	// largest is the most items that a page has had. latest is the time of the newest
-	// item in listings without an end, 0 before the first one.
+	// present item in listings without an end, 0 before the first one.
 	largest int
 	latest  int64
 }

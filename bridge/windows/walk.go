@@ -45,7 +45,7 @@ type walk struct {
 	future  map[bridge.ItemKey]struct{} // future items of this listing
 
 	met    bool  // the listing has an item that was known before, or an older one
-	latest int64 // time of the newest item
+	latest int64 // time of the newest item that is not of the future
 
 	newer   bool  // this page has an item that is not older
 	unknown bool  // this page has an older item that was not known before
@@ -63,7 +63,7 @@ func (w *walk) leaves(e *bridge.Event, key bridge.ItemKey, m *memory) (bool, err
 		delete(w.due, key)
 	}
 	timed := e.Time != bridge.NoTime && e.Defect != bridge.DefectTime && e.Defect != bridge.DefectNotObject
-	if timed {
+	if timed && e.Time <= w.ahead {
 		w.latest = max(w.latest, e.Time)
 	}
 	switch {

@@ -263,3 +263,22 @@ func TestDeletedFuture(t *testing.T) {
 		})
 	}
 }
+
+// TestFutureItemDeleted: an item of the future that is deleted before its time is no sign that later listings are
+// cut off.
+func TestFutureItemDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		l := &list{page: 20}
+		l.add(3, began.Add(-time.Minute), time.Second)
+		l.all = append(l.all, entry{id: "future", seq: 3, at: began.Add(time.Hour), visible: began,
+			gone: began.Add(time.Minute)})
+		cfg := settings(time.Minute)
+		cfg.PageSize, cfg.NoEnd = 20, true
+		x := begin(t, began.Add(-time.Hour), l, cfg)
+		x.poll(20, 30*time.Second)
+		l.add(10, time.Now().Add(-10*time.Second), time.Second)
+		x.drain()
+		x.want(13)
+	})
+}
