@@ -3,6 +3,7 @@ package cursorstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -49,8 +50,8 @@ type series struct {
 
 // Thin deletes entries older than CURSOR_HISTORY_AGE and thins old ones: to one
 // per minute after a day; growth entries to one per minute after an hour and
-// one per hour after a day. The first entry of each interval and all operator
-// changes are kept. It does a bounded amount of work and returns the number of
+// one per hour after a day. The first entry of each interval, all operator
+// changes and the newest entry are kept. It does a bounded amount of work and returns the number of
 // deleted entries: call it about once a minute.
 func (h *history) Thin(ctx context.Context, now time.Time) (removed int, err error) {
 	h.mu.Lock()
@@ -99,6 +100,9 @@ func (h *history) thinStep(ctx context.Context, t tier, p *progress, until int64
 			surplus = append(surplus, n)
 		}
 	}
+	if surplus, err = h.withoutNewest(ctx, op, surplus); err != nil {
+		return 0, false, err
+	}
 	if err := h.remove(ctx, op, surplus); err != nil {
 		return 0, false, err
 	}
@@ -134,6 +138,23 @@ func (p *progress) keep(t tier, n node) bool {
 	}
 	p.last[of] = n
 	return true
+}
+
+// withoutNewest returns the entries without the stream's newest one: a quiet stream is still there, and a rewind
+// to a time since then would go further back.
+func (h *history) withoutNewest(ctx context.Context, op string, nodes []node) ([]node, error) {
+	if len(nodes) == 0 {
+		return nil, nil
+	}
+	var newest []any
+	err := h.call(ctx, op, func(ctx context.Context) (err error) {
+		newest, err = h.c.rdb.HMGet(ctx, h.keys.checkpoint, fieldEntry).Result()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(nodes, func(n node) bool { return newest[0] == n.version.String() }), nil
 }
 
 // remove deletes entries in one transaction.

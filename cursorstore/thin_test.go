@@ -63,11 +63,12 @@ func members(t *testing.T, sp *space) []string {
 	return must.Get(sp.raw.ZRange(t.Context(), sp.key("history:index"), 0, -1).Result())(t)
 }
 
-// thinned is the rule in other words: an entry stays if and only if no earlier entry of its
-// series is in the same interval.
+// thinned is the rule in other words: an entry stays if and only if it is the newest, or no earlier entry of
+// its series is in the same interval.
 func thinned(t *testing.T, sp *space, now time.Time, keep time.Duration) []string {
 	t.Helper()
 	all := must.Get(sp.raw.ZRangeWithScores(t.Context(), sp.key("history:index"), 0, -1).Result())(t)
+	newest := must.Get(sp.raw.HGet(t.Context(), sp.key("checkpoint"), "entry").Result())(t)
 	taken := map[string]bool{}
 	stay := []string{}
 	for _, z := range all {
@@ -78,6 +79,7 @@ func thinned(t *testing.T, sp *space, now time.Time, keep time.Duration) []strin
 		var slots []string
 		switch {
 		case strings.HasSuffix(member, "!"):
+		case strings.TrimSuffix(member, "~") == newest:
 		case age >= keep:
 			continue
 		case growth:
@@ -116,8 +118,9 @@ func TestThinByEpoch(t *testing.T) {
 	w.reset(1000, bridge.Target{Cursor: "elsewhere"})
 	second := w.page(1000)
 	w.page(1000)
+	newest := w.page(1000)
 	must.Get(w.store.Thin(t.Context(), time.UnixMilli(w.now.WrittenAt).Add(25*time.Hour)))(t)
-	want := []string{"0.0!", first.String(), left.String() + "!", "1.0!", second.String()}
+	want := []string{"0.0!", first.String(), left.String() + "!", "1.0!", second.String(), newest.String()}
 	if diff := cmp.Diff(want, members(t, sp)); diff != "" {
 		t.Errorf("thinned history differs (-want +got):\n%s", diff)
 	}
@@ -187,4 +190,22 @@ func TestThinWithoutServer(t *testing.T) {
 		_, err := w.store.Thin(t.Context(), now)
 		return err
 	})
+}
+
+// TestThinKeepsPosition: a stream that has published nothing for long keeps the entry of its position, so that a
+// rewind to a time since then goes there.
+func TestThinKeepsPosition(t *testing.T) {
+	t.Parallel()
+	sp := embedded(t).space(t)
+	w := newWriter(t, sp.open(stream))
+	w.kind(0, bridge.KindStart)
+	w.page(1000)
+	last := w.page(1000)
+	for _, later := range []time.Duration{25 * time.Hour, 365 * 24 * time.Hour} {
+		now := time.UnixMilli(w.now.WrittenAt).Add(later)
+		must.Get(w.store.Thin(t.Context(), now))(t)
+		if e, _, err := w.store.EntryAt(t.Context(), now.Add(-time.Hour)); err != nil || e.Version != last {
+			t.Errorf("after %s the newest entry is %s, %v, want %s", later, e.Version, err, last)
+		}
+	}
 }
