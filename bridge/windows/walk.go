@@ -39,8 +39,8 @@ type walk struct {
 	late    bool                        // the listing is of the range of Late
 	from    int64                       // where the listing begins; earlier items are older
 	ahead   int64                       // items after this time are of the future
-	before  map[bridge.ItemKey]struct{} // older items of the previous listing, nil in a session's first one
-	seen    map[bridge.ItemKey]struct{} // older items of this listing
+	before  map[bridge.ItemKey]struct{} // seen of the previous listing, nil in a session's first one
+	seen    map[bridge.ItemKey]struct{} // older items of this listing; with a start, all if changed ones are new
 	due     map[bridge.ItemKey]struct{} // future items of the previous listing that this one has not seen yet
 	future  map[bridge.ItemKey]struct{} // future items of this listing
 
@@ -72,6 +72,11 @@ func (w *walk) leaves(e *bridge.Event, key bridge.ItemKey, m *memory) (bool, err
 		w.newer = true
 		return true, nil
 	case !w.noStart:
+		if m.byBytes { // memory does not know an item that has changed
+			_, was := w.before[key]
+			w.met = w.met || was
+			w.see(key)
+		}
 		return false, nil
 	case !timed:
 		return true, blocked("set EXPORT_ITEM_TIME and EXPORT_ITEM_TIME_FORMAT to a time that every item has",
@@ -94,10 +99,15 @@ func (w *walk) leaves(e *bridge.Event, key bridge.ItemKey, m *memory) (bool, err
 		_, known = m.seen[k]
 	}
 	w.unknown = w.unknown || !known
-	if len(w.seen) < maxRemembered { // otherwise the next listing reads more pages than it must
-		w.seen[k] = struct{}{}
-	}
+	w.see(k)
 	return true, nil
+}
+
+// see notes an item for the next listing, which otherwise reads more pages than it must.
+func (w *walk) see(key bridge.ItemKey) {
+	if len(w.seen) < maxRemembered {
+		w.seen[key] = struct{}{}
+	}
 }
 
 // ends reports whether the listing ends with this page. It ends after two pages with only

@@ -282,3 +282,19 @@ func TestFutureItemDeleted(t *testing.T) {
 		x.want(13)
 	})
 }
+
+// TestAllChanged: items that have all changed since the listing before are no sign that the API cuts the list off.
+func TestAllChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &list{page: 20}
+		l.add(10, time.Now().Add(-5*time.Minute), time.Second)
+		cfg := settings(10 * time.Minute)
+		cfg.PageSize, cfg.NoEnd, cfg.OnChanged = 20, true, "publish"
+		x := begin(t, time.Now().Add(-time.Hour), l, cfg)
+		x.drain()
+		bridge.Sleep(t.Context(), 10*time.Second)
+		l.shared = true // which gives them other bytes
+		x.drain()
+		x.want(20)
+	})
+}
