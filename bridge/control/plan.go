@@ -48,6 +48,7 @@ type Plan struct {
 type Move struct {
 	Plan
 	target bridge.Target
+	ids    string // Origin.ItemID of the target's tail
 	from   base
 }
 
@@ -163,9 +164,13 @@ func (c *Controller) Plan(ctx context.Context, to Target) (*Move, error) {
 		m.note("these settings request another list than the stream's (%s), which stays unless the move accepts it: "+
 			"--accept-source %s", change, c.cfg.Origin.Request.Digest())
 	}
-	if want := c.cfg.Origin.ItemID; len(m.target.Tail) > 0 && from.Origin.ItemID != want {
+	switch {
+	case len(m.target.Tail) > 0 && m.ids != c.cfg.Origin.ItemID:
 		m.Repeats = unknown(fmt.Sprintf("the ids change, so up to %d items at the new position are published again, "+
 			"under other ids (ce_id)", len(m.target.Tail)))
+		m.OtherIDs = true
+	case m.Max != 0 && p.idsChanged(ctx, m):
+		m.note("EXPORT_ITEM_ID has changed since: events get another ce_id")
 		m.OtherIDs = true
 	}
 	if m.Max != 0 && p.rulesChanged(ctx, m) {
@@ -183,19 +188,29 @@ func (c *Controller) Plan(ctx context.Context, to Target) (*Move, error) {
 	return m, nil
 }
 
+// idsChanged reports whether the events after a target were published by another
+// EXPORT_ITEM_ID than that of the settings, as far as Redis knows.
+func (p *planner) idsChanged(ctx context.Context, m *Move) bool {
+	differs := func(c *bridge.Checkpoint) bool { return c.Origin.ItemID != p.cfg.Origin.ItemID }
+	// Only a move changes the ids of a stream.
+	return !p.from.Zero() && (differs(&p.from.Checkpoint) || p.from.Change != nil && p.publishedAs(ctx, m, differs))
+}
+
 // rulesChanged reports whether the events after a target were published under other rules for
 // private data than those of the settings, as far as Redis knows.
 func (p *planner) rulesChanged(ctx context.Context, m *Move) bool {
 	want, now := p.cfg.Origin.Request, p.from.Origin.Request
 	differs := func(c *bridge.Checkpoint) bool { return c.Origin.Request.Changed(want, "").Rules }
-	switch {
-	case differs(&p.from.Checkpoint):
-		return true
-	case !want.Private() && !now.Private(), p.from.away != nil:
+	return differs(&p.from.Checkpoint) || (want.Private() || now.Private()) && p.publishedAs(ctx, m, differs)
+}
+
+// publishedAs reports whether a commit after a target matches, as far as Redis knows.
+func (p *planner) publishedAs(ctx context.Context, m *Move, matches func(*bridge.Checkpoint) bool) bool {
+	if p.from.away != nil {
 		return false
 	}
-	e, err := p.ports.Entries.Find(ctx, differs)
-	if err != nil || e.WrittenAt < m.To.At.UnixMilli() {
+	e, err := p.ports.Entries.Find(ctx, matches)
+	if err != nil || e.WrittenAt <= m.To.At.UnixMilli() {
 		return false
 	}
 	return m.target.Cursor != "" || e.PositionTime >= m.target.Start

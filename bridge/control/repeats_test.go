@@ -247,12 +247,49 @@ func TestPlanUnderOtherRules(t *testing.T) {
 		r.runFor(5)
 		after := time.UnixMilli(before.PositionTime + 1)
 		for to, want := range map[control.Target]bool{
-			control.RewindPages{Pages: 3}: false, control.RewindPages{Pages: 8}: true,
+			control.RewindPages{Pages: 3}: false, control.RewindPages{Pages: 5}: false, control.RewindPages{Pages: 8}: true,
 			control.ResetToEarliest{}: true, control.ResetToTime{Time: after}: false, control.ResetToLatest{}: false,
 		} {
 			if m := r.plan(to); m.OtherIDs != want {
 				t.Errorf("%T%+v: %+v, want other ids %v", to, to, m.Plan, want)
 			}
+		}
+	})
+}
+
+// TestPlanUnderOtherIDs: events that were published by another EXPORT_ITEM_ID come again with
+// other ids, and the tail of an entry of that time tells no item from others.
+func TestPlanUnderOtherIDs(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
+		ids := func(want bool, all ...control.Target) {
+			t.Helper()
+			for _, to := range all {
+				if m := r.plan(to); m.OtherIDs != want || want && m.Why == "" && len(m.Notes) == 0 {
+					t.Errorf("%T%+v: %+v, want other ids %v", to, to, m.Plan, want)
+				}
+			}
+		}
+		ids(false, control.RewindPages{Pages: 3}, control.ResetToEarliest{})
+		before := r.now()
+		r.engine.Origin.ItemID = "/id"
+		r.control()
+		ids(true, control.RewindPages{Pages: 3}, control.ResetToEarliest{})
+		r.must(control.ResetToCurrent{})
+		r.runFor(5)
+		after := time.UnixMilli(before.PositionTime + 1)
+		ids(false, control.RewindPages{Pages: 3}, control.ResetToTime{Time: after}, control.ResetToLatest{},
+			control.ResetToCurrent{})
+		ids(true, control.RewindPages{Pages: 8}, control.ResetToEarliest{})
+		if m := r.plan(control.RewindToEntry{Entry: before.Version}); len(before.Tail) == 0 || !m.OtherIDs ||
+			!strings.Contains(m.Why, "ids change") {
+			t.Errorf("to the tail of %d items before the change: %+v", len(before.Tail), m.Plan)
+		}
+		none := newHarness(t, bridge.ExactlyOnce)
+		none.engine.Origin.ItemID = "/id"
+		none.control()
+		if m := none.plan(control.ResetToEarliest{}); m.OtherIDs || len(m.Notes) > 0 {
+			t.Errorf("a stream that has not begun: %+v", m.Plan)
 		}
 	})
 }

@@ -225,7 +225,7 @@ func isNoEntry(err error) bool {
 // moveToEntry plans a rewind.
 func (p *planner) moveToEntry(ctx context.Context, e found) *Move {
 	m := newMove("", e.Target(), p.repeatsAfter(ctx, e, e.Events))
-	m.To, m.FirstPublished = endpointOf(&e.Checkpoint), p.firstPublished(ctx, e.Entry)
+	m.To, m.FirstPublished, m.ids = endpointOf(&e.Checkpoint), p.firstPublished(ctx, e.Entry), e.Origin.ItemID
 	switch {
 	case e.SamePosition(&p.from.Checkpoint):
 		m.note("the stream is at this position already")
@@ -335,6 +335,7 @@ func (ResetToCurrent) plan(ctx context.Context, p *planner) (*Move, error) {
 	}
 	m := newMove("the same position", from.CurrentTarget(), p.repeatsAfter(ctx,
 		found{bridge.Entry{Checkpoint: from.Checkpoint}, true}, from.Events))
+	m.ids = from.Origin.ItemID
 	m.note("the topics are accepted as they are now; lost records stay missing until they are repaired")
 	return m, nil
 }
@@ -435,7 +436,7 @@ func (t Import) plan(ctx context.Context, p *planner) (*Move, error) {
 			Events: in.Events, Pages: in.Pages, Outside: in.Outside, Dropped: in.Dropped, PositionTime: position,
 			Request: request,
 		}, Repeats{})
-	m.Notes = differs
+	m.Notes, m.ids = differs, in.Origin.ItemID
 	known := p.countCursor(ctx, m)
 	if in.PositionTime > 0 {
 		m.To.Text += "   " + secondText(in.PositionTime)
