@@ -164,6 +164,10 @@ func (c *Controller) Plan(ctx context.Context, to Target) (*Move, error) {
 		m.note("these settings request another list than the stream's (%s), which stays unless the move accepts it: "+
 			"--accept-source %s", change, c.cfg.Origin.Request.Digest())
 	}
+	if to := &m.target; len(p.otherList(to.Request, to.Cursor).Other) > 0 {
+		m.note("the target is of another list than the stream's (%s): it is refused, unless the bridge's settings request "+
+			"that list and the move accepts it: --accept-source %s", p.otherList(to.Request, to.Cursor), to.Request.Digest())
+	}
 	switch {
 	case len(m.target.Tail) > 0 && m.ids != c.cfg.Origin.ItemID:
 		m.Repeats = unknown(fmt.Sprintf("the ids change, so up to %d items at the new position are published again, "+
@@ -186,6 +190,11 @@ func (c *Controller) Plan(ctx context.Context, to Target) (*Move, error) {
 	}
 	m.Guarantee = string(c.cfg.Mode)
 	return m, nil
+}
+
+// otherList returns how the stream's request differs from the one that returned a cursor.
+func (p *planner) otherList(was bridge.Fingerprint, cursor string) bridge.RequestChange {
+	return was.Changed(p.from.Origin.Request, cursor)
 }
 
 // idsChanged reports whether the events after a target were published by another

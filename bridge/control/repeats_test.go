@@ -293,3 +293,38 @@ func TestPlanUnderOtherIDs(t *testing.T) {
 		}
 	})
 }
+
+// TestPlanToAnotherList: the bridge refuses an entry whose cursor is of another list than the
+// stream's. The plan says so, and no hint names such an entry.
+func TestPlanToAnotherList(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
+		list := func(path string) bridge.Fingerprint {
+			r.engine.Origin.Request = bridge.NewFingerprint([]bridge.RequestPart{{Name: bridge.PartPath, Value: path}})
+			r.control()
+			return r.engine.Origin.Request
+		}
+		one := list("/one")
+		r.runFor(5)
+		before, by := r.now(), why
+		by.AcceptSource = list("/two").Digest()
+		must.Get(r.Move(t.Context(), r.plan(control.ResetToEarliest{}), by))(t)
+		_, err := r.Plan(t.Context(), control.RewindPages{Pages: 1})
+		if missing := want[*control.NoEntryError](t, err); missing.Left != nil {
+			t.Errorf("the hint names entry %s of another list", missing.Left)
+		}
+		m := r.plan(control.RewindToEntry{Entry: before.Version})
+		_, err = r.Move(t.Context(), m, why)
+		if refused := want[*control.RefusedError](t, err); !strings.Contains(refused.Detail, one.Digest()) {
+			t.Errorf("refused because %s", refused.Detail)
+		}
+		if notes := strings.Join(m.Notes, "\n"); !strings.Contains(notes, "another list") ||
+			!strings.Contains(notes, one.Digest()) {
+			t.Errorf("notes %q", m.Notes)
+		}
+		r.runFor(3)
+		if m := r.plan(control.RewindPages{Pages: 1}); strings.Contains(strings.Join(m.Notes, "\n"), "another list") {
+			t.Errorf("to the own list: notes %q", m.Notes)
+		}
+	})
+}

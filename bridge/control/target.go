@@ -164,8 +164,8 @@ func (t RewindPages) plan(ctx context.Context, p *planner) (*Move, error) {
 }
 
 // leftBehind returns the newest entry with another cursor that the last move of the stream
-// left on another branch; nil if there is none. It is a data commit: only these have a
-// cursor that the API has returned.
+// left on another branch; nil if there is none, or if its cursor is of another list, which
+// the bridge refuses. It is a data commit: only these have a cursor that the API has returned.
 func (p *planner) leftBehind(ctx context.Context) *bridge.Version {
 	at := p.from.Checkpoint
 	for at.Change != nil && !at.Change.Moves() {
@@ -182,7 +182,7 @@ func (p *planner) leftBehind(ctx context.Context) *bridge.Version {
 		return c.Kind == bridge.KindData && c.Version.Compare(at.Change.From) <= 0 && c.Cursor != p.from.Cursor
 	}
 	e, err := p.entry(ctx, p.newestLookup(matches))
-	if err != nil {
+	if err != nil || len(p.otherList(e.Origin.Request, e.Cursor).Other) > 0 {
 		return nil
 	}
 	return &e.Version
