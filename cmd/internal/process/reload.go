@@ -44,8 +44,9 @@ func (r *Reload) run(ctx context.Context, w watch, to chan<- loaded) {
 				continue
 			}
 		}
+		before := readAll(w.contents)
 		s, err := r.Load()
-		w.tried(s)
+		w.tried(s, before)
 		select {
 		case to <- loaded{s, err}:
 		case <-ctx.Done():
@@ -70,14 +71,13 @@ func (w *watch) changed() bool {
 	return settled && !maps.Equal(now, w.contents)
 }
 
-// tried records the files of a load. Without settings, these are the files as last read.
-func (w *watch) tried(s *config.Settings) {
+// tried records the files of a load. Without settings, these are the files as read before it:
+// a change during the load is then loaded again.
+func (w *watch) tried(s *config.Settings, before map[string]string) {
+	w.contents, w.seen = before, nil
 	if s != nil && s.Contents() != nil {
 		w.contents = s.Contents()
-	} else {
-		w.contents = readAll(w.contents)
 	}
-	w.seen = nil
 }
 
 // readAll reads the files again. A file that cannot be read twice, such as a pipe, keeps

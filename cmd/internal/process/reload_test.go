@@ -34,7 +34,7 @@ func TestWatch(t *testing.T) {
 		{"half of a list", func() { write(list, "b\nc") }, false},
 		{"the other half", func() { write(list, "b\nc\nd") }, false},
 		{"settled", func() {}, true},
-		{"tried", func() { w.tried(nil) }, false},
+		{"tried", func() { w.tried(nil, readAll(w.contents)) }, false},
 		{"not tried again", func() {}, false},
 		{"away for a moment", func() { _ = os.Remove(path) }, false},
 		{"there again", func() { write(path, "a") }, false},
@@ -67,6 +67,40 @@ func TestReloadRun(t *testing.T) {
 		now <- nil
 		if <-to; loads != 2 {
 			t.Errorf("loaded %d times", loads)
+		}
+		stop()
+		<-ended
+	})
+}
+
+// TestReloadHalfWritten: a file that is written to its end while the settings are loaded is
+// loaded again.
+func TestReloadHalfWritten(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "streams.yaml")
+	must.Do(t, os.WriteFile(path, []byte("half"), 0o600))
+	synctest.Test(t, func(t *testing.T) {
+		now, to := make(chan os.Signal), make(chan loaded)
+		r := &Reload{Now: now, Load: func() (*config.Settings, error) {
+			read := must.Get(os.ReadFile(path))(t)
+			must.Do(t, os.WriteFile(path, []byte("whole"), 0o600))
+			if string(read) == "half" {
+				return nil, errors.New("half a file")
+			}
+			return new(config.Settings), nil
+		}}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); r.run(ctx, watch{contents: map[string]string{path: "old"}}, to) }()
+		now <- nil
+		if l := <-to; l.err == nil {
+			t.Error("half a file was loaded")
+		}
+		select {
+		case l := <-to:
+			must.Do(t, l.err)
+		case <-time.After(time.Minute):
+			t.Error("the whole file was not loaded")
 		}
 		stop()
 		<-ended
