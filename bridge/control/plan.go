@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"exportbridge/bridge"
@@ -168,19 +169,7 @@ func (c *Controller) Plan(ctx context.Context, to Target) (*Move, error) {
 		m.note("the target is of another list than the stream's (%s): it is refused, unless the bridge's settings request "+
 			"that list and the move accepts it: --accept-source %s", p.otherList(to.Request, to.Cursor), to.Request.Digest())
 	}
-	switch {
-	case len(m.target.Tail) > 0 && m.ids != c.cfg.Origin.ItemID:
-		m.Repeats = unknown(fmt.Sprintf("the ids change, so up to %d items at the new position are published again, "+
-			"under other ids (ce_id)", len(m.target.Tail)))
-		m.OtherIDs = true
-	case m.Max != 0 && p.idsChanged(ctx, m):
-		m.note("EXPORT_ITEM_ID has changed since: events get another ce_id")
-		m.OtherIDs = true
-	}
-	if m.Max != 0 && p.rulesChanged(ctx, m) {
-		m.note("the rules for private data have changed since: with EVENT_HASH of an id, events get another ce_id")
-		m.OtherIDs = true
-	}
+	p.noteChanges(ctx, m)
 	if from.away != nil {
 		behind := ""
 		if c.cfg.Mode != bridge.ExactlyOnce {
@@ -197,12 +186,43 @@ func (p *planner) otherList(was bridge.Fingerprint, cursor string) bridge.Reques
 	return was.Changed(p.from.Origin.Request, cursor)
 }
 
+// noteChanges notes how the settings differ from those under which the events after the target
+// were published.
+func (p *planner) noteChanges(ctx context.Context, m *Move) {
+	switch {
+	case len(m.target.Tail) > 0 && m.ids != p.cfg.Origin.ItemID:
+		m.Repeats = unknown(fmt.Sprintf("the ids change, so up to %d items at the new position are published again, "+
+			"under other ids (ce_id)", len(m.target.Tail)))
+		m.OtherIDs = true
+	case m.Max != 0 && p.idsChanged(ctx, m):
+		m.note("EXPORT_ITEM_ID has changed since: events get another ce_id")
+		m.OtherIDs = true
+	}
+	if m.Max != 0 && p.filterChanged(ctx, m) {
+		m.note("EXPORT_EVENTS has changed since: of what was published, the events that it selects come again")
+		m.Repeats = m.atMost()
+	}
+	if m.Max != 0 && p.rulesChanged(ctx, m) {
+		m.note("the rules for private data have changed since: with EVENT_HASH of an id, events get another ce_id")
+		m.OtherIDs = true
+	}
+}
+
 // idsChanged reports whether the events after a target were published by another
 // EXPORT_ITEM_ID than that of the settings, as far as Redis knows.
 func (p *planner) idsChanged(ctx context.Context, m *Move) bool {
 	differs := func(c *bridge.Checkpoint) bool { return c.Origin.ItemID != p.cfg.Origin.ItemID }
 	// Only a move changes the ids of a stream.
 	return !p.from.Zero() && (differs(&p.from.Checkpoint) || p.from.Change != nil && p.publishedAs(ctx, m, differs))
+}
+
+// filterChanged reports whether the events after a target were published under another filter
+// than that of the settings and the stream, as far as Redis knows.
+func (p *planner) filterChanged(ctx context.Context, m *Move) bool {
+	want := &p.cfg.Origin
+	return p.from.Change != nil && p.from.Origin.Same(*want) && p.publishedAs(ctx, m, func(c *bridge.Checkpoint) bool {
+		return !slices.Equal(c.Origin.Events, want.Events)
+	})
 }
 
 // rulesChanged reports whether the events after a target were published under other rules for
@@ -218,11 +238,9 @@ func (p *planner) publishedAs(ctx context.Context, m *Move, matches func(*bridge
 	if p.from.away != nil {
 		return false
 	}
-	e, err := p.ports.Entries.Find(ctx, matches)
-	if err != nil || e.WrittenAt <= m.To.At.UnixMilli() {
-		return false
-	}
-	return m.target.Cursor != "" || e.PositionTime >= m.target.Start
+	after := func(c *bridge.Checkpoint) bool { return m.To.Version == nil || c.Version.Compare(*m.To.Version) > 0 }
+	e, err := p.ports.Entries.Find(ctx, func(c *bridge.Checkpoint) bool { return !after(c) || matches(c) })
+	return err == nil && after(&e.Checkpoint) && (m.target.Cursor != "" || e.PositionTime >= m.target.Start)
 }
 
 // refuse returns a RefusedError if no request can ask for the position of a target.

@@ -294,6 +294,27 @@ func TestPlanUnderOtherIDs(t *testing.T) {
 	})
 }
 
+// TestPlanUnderOtherFilter: of the events that were published under another filter, the settings
+// may select some only.
+func TestPlanUnderOtherFilter(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
+		r.engine.Origin.Events = []string{"click"}
+		r.control()
+		r.must(control.ResetToCurrent{})
+		r.runFor(5)
+		for to, want := range map[control.Target]bool{
+			control.RewindPages{Pages: 3}: false, control.RewindPages{Pages: 8}: true, control.ResetToEarliest{}: true,
+		} {
+			m := r.plan(to)
+			if noted := strings.Contains(strings.Join(m.Notes, "\n"), "EXPORT_EVENTS"); noted != want ||
+				(m.Min == 0) != want || m.Max <= 0 {
+				t.Errorf("%T%+v: %+v, notes %q, want %v", to, to, m.Repeats, m.Notes, want)
+			}
+		}
+	})
+}
+
 // TestPlanToAnotherList: the bridge refuses an entry whose cursor is of another list than the
 // stream's. The plan says so, and no hint names such an entry.
 func TestPlanToAnotherList(t *testing.T) {
