@@ -2,6 +2,7 @@ package ops
 
 import (
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -146,6 +147,18 @@ func isAddr(addr string) bool {
 	return err == nil && port != ""
 }
 
+// checkAdminToken returns why a text cannot be HTTP_ADMIN_TOKEN, without the text.
+func checkAdminToken(token string) error {
+	switch {
+	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return errors.New("must be printable ASCII without spaces, for example from: openssl rand -hex 32")
+	case len(token) < door.MinToken:
+		return fmt.Errorf("has %d characters and can be guessed; create one of %d or more: openssl rand -hex 32",
+			len(token), door.MinToken)
+	}
+	return nil
+}
+
 // Validate returns all problems of the configuration.
 func (c Config) Validate() error {
 	var p bridge.Problems
@@ -164,13 +177,10 @@ func (c Config) Validate() error {
 	c.checkClientCA(&p)
 	c.checkProxy(add)
 	p.Add(c.OIDC.Validate())
-	token := c.AdminToken.Reveal()
-	switch {
-	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		add("HTTP_ADMIN_TOKEN", "must be printable ASCII without spaces, for example from: openssl rand -hex 32")
-	case token != "" && len(token) < door.MinToken:
-		add("HTTP_ADMIN_TOKEN", "has %d characters and can be guessed; create one of %d or more: openssl rand -hex 32",
-			len(token), door.MinToken)
+	if token := c.AdminToken.Reveal(); token != "" {
+		if err := checkAdminToken(token); err != nil {
+			add("HTTP_ADMIN_TOKEN", "%v", err)
+		}
 	}
 	if named, err := door.Parse(c.Tokens.Reveal()); err != nil {
 		add("HTTP_TOKENS", "%v; create a line: exportbridge token NAME", err)

@@ -162,7 +162,7 @@ func (g *guard) find(ctx context.Context, token string) (door.Identity, error) {
 	alone, wrong := g.admin.tokens(func(text string) (door.Tokens, error) {
 		tokens := make(door.Tokens)
 		tokens.Add(text, administrator)
-		return tokens, nil
+		return tokens, checkAdminToken(text)
 	})
 	named, err := g.file.tokens(door.Parse)
 	for _, tokens := range []door.Tokens{alone, named} {
@@ -218,7 +218,11 @@ func (f *file) tokens(parse func(string) (door.Tokens, error)) (door.Tokens, err
 	}
 	text, err := bridge.ReadSecretFile(f.path)
 	var tokens door.Tokens
-	if err == nil {
+	switch {
+	case err != nil:
+	case text == "": // it may be being written
+		err = errors.New("it is empty")
+	default:
 		tokens, err = parse(text)
 	}
 	trouble := ""
