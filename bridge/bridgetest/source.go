@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -237,7 +238,10 @@ func (s *Source) Decode(p *bridge.Page) error {
 // DecodeItem returns a page with one item and nothing else.
 func (s *Source) DecodeItem(item []byte) (*bridge.Page, error) {
 	page := NewPage(bridge.Position{}, fmt.Appendf(nil, `{"items":[%s]}`, item))
-	return page, DecodePage(page)
+	if err := DecodePage(page); err != nil {
+		return nil, errors.New(err.Error()) // no Fault, as of bytes that are no item
+	}
+	return page, nil
 }
 
 // DecodeRecord is DecodeItem: a Source of tests has no rules for private data.

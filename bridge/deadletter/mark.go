@@ -129,7 +129,11 @@ func (r *Retry) find(ctx context.Context, ids map[string][]string) error {
 	return r.Events.Read(ctx, spans, func(record *kgo.Record) error {
 		id := Header(record, kafkarecord.HeaderID)
 		if id == "" { // the record has no headers
-			if page, err := r.Source.DecodeItem(record.Value); err == nil {
+			page, err := r.Source.DecodeItem(record.Value)
+			if fault := KeysFault(err); fault != nil {
+				return fault
+			}
+			if err == nil {
 				id = string(page.Events[0].AppendRecordID(nil))
 				page.Release()
 			}

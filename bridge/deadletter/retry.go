@@ -24,7 +24,8 @@ type Source interface {
 	bridge.Source
 	// DecodeItem returns a page with a single item, given as bytes. DecodeRecord does the
 	// same for the value of a record with this ce_id, to which the rules for private data
-	// were already applied.
+	// were already applied. An error that is a bridge.Fault is that of the keys of encrypted
+	// values; others mean that the bytes are no item.
 	DecodeItem(item []byte) (*bridge.Page, error)
 	DecodeRecord(value []byte, id string) (*bridge.Page, error)
 }
@@ -214,6 +215,9 @@ func (r *Retry) page(ctx context.Context, l *DeadLetter) (page *bridge.Page, not
 		default:
 			return nil, "", &unusable{"it was written under other rules for private data"}
 		}
+		if fault := KeysFault(err); fault != nil {
+			return nil, "", fault
+		}
 		if err != nil {
 			return nil, "", &unusable{"its bytes are not an item: " + err.Error()}
 		}
@@ -236,6 +240,14 @@ func (r *Retry) page(ctx context.Context, l *DeadLetter) (page *bridge.Page, not
 		}
 	}
 	return page, note, err
+}
+
+// KeysFault returns an error of Source.DecodeItem that says nothing about the item; nil for others.
+func KeysFault(err error) error {
+	if _, ok := errors.AsType[*bridge.Fault](err); ok {
+		return err
+	}
+	return nil
 }
 
 // paged returns a page with the item that is on the page of the dead letter.

@@ -1,9 +1,11 @@
 package deadletter_test
 
 import (
+	"errors"
 	"testing"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/fakelog"
 	"exportbridge/bridge/deadletter"
 )
 
@@ -25,5 +27,35 @@ func TestRetryOtherRules(t *testing.T) {
 		if err := r.Run(t.Context(), []deadletter.Place{place}); err != nil || got != want {
 			t.Errorf("a letter under %s: %s, %v; want %s", rules, got, err, want)
 		}
+	}
+}
+
+// keyless is a Source that cannot have the keys of encrypted values.
+type keyless struct{ deadletter.Source }
+
+var errKeys = &bridge.Fault{Class: bridge.Transient, Code: "event_keys", Err: errors.New("no keys")}
+
+func (keyless) DecodeItem([]byte) (*bridge.Page, error) { return nil, errKeys }
+
+// TestRetryWithoutKeys: without the keys of encrypted values nothing is known about an item. The retry ends: it neither
+// refuses the letter, nor publishes an event again that it has not recognized in the topic.
+func TestRetryWithoutKeys(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	letter := w.letter("a")
+	try := func(source deadletter.Source, letters ...deadletter.Place) (results []deadletter.Outcome, err error) {
+		w.publisher.open()
+		r := w.retrying(func(one deadletter.Retried) error { results = append(results, one.Result); return nil })
+		r.Source = source
+		return results, r.Run(t.Context(), letters)
+	}
+	if got, err := try(keyless{w.source}, letter); !errors.Is(err, errKeys) || len(got) > 0 {
+		t.Errorf("%v, %v; want the fault", got, err)
+	}
+	w.must([]deadletter.Place{letter}, deadletter.Published)
+	w.events.Append(0, fakelog.Record(written, item("a"))) // as of BRIDGE_HEADERS=none
+	w.events.Delete(0, 1)
+	if got, err := try(keyless{w.source}, letter); !errors.Is(err, errKeys) || len(got) > 0 {
+		t.Errorf("%v, %v; want the fault", got, err)
 	}
 }

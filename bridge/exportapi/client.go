@@ -171,6 +171,7 @@ func (c *Client) decode(p *bridge.Page) error {
 
 // DecodeItem decodes the bytes of one item into a page, and applies the rules for private
 // data, but not Config.Check. It must not run concurrently with Decode. The page need not be released.
+// An error that is a bridge.Fault is that of Config.Keys; others mean that the bytes are no item.
 func (c *Client) DecodeItem(item []byte) (*bridge.Page, error) {
 	page, err := c.decodeItem(item)
 	if err == nil {
@@ -202,7 +203,7 @@ func (c *Client) DecodeRecord(value []byte, id string) (*bridge.Page, error) {
 func (c *Client) decodeItem(item []byte) (*bridge.Page, error) {
 	page := &bridge.Page{Body: pageAround(c.cfg.ItemsField, item)}
 	if err := c.decode(page); err != nil {
-		return nil, err
+		return nil, errors.New(err.Error()) // no Fault: it concerns these bytes alone
 	}
 	if len(page.Events) != 1 || !bytes.Equal(page.Events[0].Raw, item) {
 		return nil, errors.New("not a single JSON value")

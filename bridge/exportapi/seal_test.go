@@ -145,6 +145,9 @@ func TestSealedFails(t *testing.T) {
 	if got, err := c.DecodeItem([]byte(`{"userId":"a","timestamp":1,"payload":{"mail":"x"}}`)); !errors.Is(err, keys.err) {
 		t.Errorf("%+v, %v", got, err)
 	}
+	if _, err := c.DecodeItem([]byte(`no item`)); err == nil || errors.As(err, new(*bridge.Fault)) {
+		t.Errorf("bytes that are no item: %v, want an error that is no fault", err)
+	}
 	for variable, vars := range map[string]map[string]string{
 		"/userId, from which the key":                         {"EVENT_ENCRYPT": "/userId"},
 		"/payload changes /payload/type, from which the type": {"EVENT_ENCRYPT": "/payload"},

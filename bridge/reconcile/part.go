@@ -296,26 +296,28 @@ func (p *part) readPage(page *bridge.Page) error {
 }
 
 // readRecord counts a record of the topic.
-func (p *part) readRecord(r *kgo.Record) {
+func (p *part) readRecord(r *kgo.Record) (err error) {
 	id := []byte(deadletter.Header(r, kafkarecord.HeaderID))
 	name := p.recordName(id, r.Value, r)
 	c, known := p.events[name]
 	if !known {
 		var when int64
-		id, when = p.recordOf(r)
+		if id, when, err = p.recordOf(r); err != nil {
+			return err
+		}
 		name = p.recordName(id, r.Value, r)
 		if c, known = p.events[name]; !known && (when < p.begin || when >= p.end) {
-			return
+			return nil
 		}
 		if c.api == 0 && !p.Unmarked && p.isUnmarked(r) {
-			return // possibly of another program
+			return nil // possibly of another program
 		}
 		if c.api == 0 && c.topic == 0 {
 			p.found.ExtraEvents = firstOf(append(p.found.ExtraEvents, Event{string(id), time.UnixMilli(when).UTC()}))
 		}
 		if c.api == 0 && len(p.events) > 2*p.Batch {
 			p.found.Extra++ // beyond the memory limit
-			return
+			return nil
 		}
 	}
 	c.topic++
@@ -323,6 +325,7 @@ func (p *part) readRecord(r *kgo.Record) {
 		c.there = true
 	}
 	p.events[name] = c
+	return nil
 }
 
 // countTopic adds an event to the counts of its topic.
@@ -381,13 +384,18 @@ func (p *part) takeDeadLetters(ctx context.Context, missing map[eventName]int32)
 		}
 	}
 	var unnamed []deadletter.DeadLetter // whose ids alone do not name events
-	err = p.read(ctx, p.DeadLetters, spans, func(r *kgo.Record) {
-		l, id := deadletter.Read(r), p.deadLetterID(r)
+	err = p.read(ctx, p.DeadLetters, spans, func(r *kgo.Record) error {
+		l := deadletter.Read(r)
+		id, err := p.deadLetterID(r)
+		if err != nil {
+			return err
+		}
 		if !l.Whole && (p.sharesID(id) || bridge.MayBeCut(l.ID) && missing[p.nameOf(id, nil)] == 0) {
 			unnamed = append(unnamed, l)
-			return
+			return nil
 		}
 		take(p.recordName(id, l.Item, r), &l)
+		return nil
 	})
 	if err = cmp.Or(err, p.comparable()); err == nil && len(unnamed) > 0 {
 		err = p.pages.each(ctx, p.begin, p.end, func(page *bridge.Page) error {

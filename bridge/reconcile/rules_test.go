@@ -1,9 +1,13 @@
 package reconcile_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/fakelog"
 	"exportbridge/bridge/reconcile"
 )
@@ -39,6 +43,34 @@ func TestCompareBeyondOtherRules(t *testing.T) {
 				}
 				held := int64(len(test.held))
 				want(t, "compared", w.must(reconcile.Compare), counts{API: 4, Held: held, Missing: 4 - held})
+			})
+		})
+	}
+}
+
+// keyless is a Source that cannot have the keys of encrypted values.
+type keyless struct{ source }
+
+var errKeys = &bridge.Fault{Class: bridge.Transient, Code: "event_keys", Err: errors.New("no keys")}
+
+func (keyless) DecodeItem([]byte) (*bridge.Page, error) { return nil, errKeys }
+
+// TestRepairWithoutKeys: a record or a dead letter without headers is of an unknown event while there are no keys of
+// encrypted values. The repair ends, and does not publish the event again.
+func TestRepairWithoutKeys(t *testing.T) {
+	all := items(2)
+	for name, add := range map[string]func(w *world, r *kgo.Record){
+		"record":      func(w *world, r *kgo.Record) { r.Headers = nil; w.topic.Append(0, r) },
+		"dead letter": func(w *world, r *kgo.Record) { r.Headers = r.Headers[:1]; w.dead.Append(0, r) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inOwnWorld(t, all, all[:1], func(t *testing.T, w *world) {
+				add(w, all[1].record())
+				w.ports.Source = keyless{source{w.source}}
+				w.cfg.Mode = reconcile.Repair
+				if _, err := reconcile.Run(t.Context(), w.cfg, w.ports); !errors.Is(err, errKeys) || len(w.repair.published) > 0 {
+					t.Errorf("published %v, error %v", w.repair.published, err)
+				}
 			})
 		})
 	}

@@ -102,11 +102,11 @@ func (c *comparison) keptOf(e copies) kafkaclient.Kept {
 // read calls take with the stream's records in the spans, and with records of the topic
 // that name no stream. Without an error it has read all of them.
 func (c *comparison) read(
-	ctx context.Context, l deadletter.Log, spans map[int32]kafkaclient.Span, take func(*kgo.Record),
+	ctx context.Context, l deadletter.Log, spans map[int32]kafkaclient.Span, take func(*kgo.Record) error,
 ) error {
 	return l.Read(ctx, spans, func(r *kgo.Record) error {
 		if deadletter.Header(r, kafkarecord.HeaderStream) == c.Stream || l == c.Topic && c.isUnmarked(r) {
-			take(r)
+			return take(r)
 		}
 		return nil
 	})
@@ -120,15 +120,15 @@ func (c *comparison) isUnmarked(r *kgo.Record) bool {
 }
 
 // recordOf returns the record id and the event time, in milliseconds since the epoch, of
-// a record: by its headers, else by its event.
-func (c *comparison) recordOf(r *kgo.Record) (id []byte, when int64) {
+// a record: by its headers, else by its event. Its error is that of the keys of encrypted values.
+func (c *comparison) recordOf(r *kgo.Record) (id []byte, when int64, err error) {
 	id, when = []byte(deadletter.Header(r, kafkarecord.HeaderID)), r.Timestamp.UnixMilli()
 	t, noTime := time.Parse(time.RFC3339Nano, deadletter.Header(r, kafkarecord.HeaderTime))
 	if noTime == nil {
 		when = t.UnixMilli()
 	}
 	if noTime == nil && len(id) > 0 {
-		return id, when
+		return id, when, nil
 	}
 	decode := c.Source.DecodeItem
 	if deadletter.Header(r, kafkarecord.HeaderRedacted) != "" { // the rules were applied
@@ -136,7 +136,7 @@ func (c *comparison) recordOf(r *kgo.Record) (id []byte, when int64) {
 	}
 	page, err := decode(r.Value)
 	if err != nil {
-		return id, when
+		return id, when, deadletter.KeysFault(err)
 	}
 	e := &page.Events[0]
 	if e.Defect == "" {
@@ -145,21 +145,21 @@ func (c *comparison) recordOf(r *kgo.Record) (id []byte, when int64) {
 	if len(id) == 0 {
 		id = e.AppendRecordID(nil)
 	}
-	return id, when
+	return id, when, nil
 }
 
 // deadLetterID returns the record id of a dead letter's item.
-func (c *comparison) deadLetterID(r *kgo.Record) []byte {
+func (c *comparison) deadLetterID(r *kgo.Record) ([]byte, error) {
 	l := deadletter.Read(r)
 	if id := deadletter.Header(r, kafkarecord.HeaderID); id != "" {
-		return []byte(id)
+		return []byte(id), nil
 	}
 	if !l.Whole {
-		return []byte(l.ID)
+		return []byte(l.ID), nil
 	}
 	page, err := c.Source.DecodeItem(l.Item)
 	if err != nil {
-		return nil
+		return nil, deadletter.KeysFault(err)
 	}
-	return page.Events[0].AppendRecordID(nil)
+	return page.Events[0].AppendRecordID(nil), nil
 }
