@@ -254,12 +254,14 @@ func annasEvent(t *testing.T) string {
 	})
 }
 
-// TestForgetEmptyInput: an empty line on standard input is no subject.
-func TestForgetEmptyInput(t *testing.T) {
+// TestForgetInput: an empty line on standard input is no subject, and two lines are not taken for the first one.
+func TestForgetInput(t *testing.T) {
 	t.Parallel()
-	for _, input := range []string{"", "\n"} {
+	for input, want := range map[string]string{
+		"": "no subject\n", "\r\n": "no subject\n", "anna\nben\n": "several lines, one is a subject\n",
+	} {
 		got := runOn(t.Context(), cli.Stdio{Stdin: strings.NewReader(input)}, nil, "forget", "-")
-		if got.code != cli.ExitUsage || !strings.Contains(got.stderr, "error: standard input has no subject\n") {
+		if got.code != cli.ExitUsage || !strings.Contains(got.stderr, "error: standard input has "+want) {
 			t.Errorf("%q: %+v", input, got)
 		}
 	}

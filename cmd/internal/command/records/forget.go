@@ -1,9 +1,7 @@
 package records
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -72,12 +70,16 @@ repeated.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		subject := args[0]
 		if subject == "-" {
-			line, err := bufio.NewReader(a.Stdin).ReadString('\n')
-			if err != nil && !errors.Is(err, io.EOF) {
+			text, err := io.ReadAll(a.Stdin)
+			if err != nil {
 				return fmt.Errorf("read the subject from standard input: %w", err)
 			}
-			if subject = strings.TrimRight(line, "\r\n"); subject == "" {
+			switch subject = strings.TrimRight(string(text), "\r\n"); {
+			case subject == "":
 				return cli.WrongUsage("exportbridge forget 4711", "standard input has no subject")
+			case strings.Contains(subject, "\n"):
+				return cli.WrongUsage("exportbridge forget - once for each line",
+					"standard input has several lines, one is a subject")
 			}
 		}
 		return o.run(cmd.Context(), a, subject)
