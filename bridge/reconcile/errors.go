@@ -49,7 +49,7 @@ const (
 // has already published stay.
 type RejectedError struct {
 	Reason Reason
-	// Position is the live position for NotPassed, the earliest kept time for NotKept,
+	// Position is the live position for NotPassed, for NotKept a time that is kept for some minutes,
 	// in milliseconds since the epoch; 0 if it leaves nothing of the range, and for other
 	// reasons.
 	Position int64

@@ -80,6 +80,18 @@ func TestExpiredWithoutTimes(t *testing.T) {
 	})
 }
 
+// TestKeptUntilRepeated: the range that a rejection names is still kept some minutes later.
+func TestKeptUntilRepeated(t *testing.T) {
+	inOwnWorld(t, items(8), items(8)[:7], func(t *testing.T, w *world) {
+		w.topic.Append(0, fakelog.Record(time.UnixMilli(second(0)), "{}"))
+		w.topic.Expire(time.Since(time.UnixMilli(second(5))))
+		w.topic.Delete(0, 1)
+		w.cfg.From = w.refused(reconcile.Repair, reconcile.NotKept).Position
+		time.Sleep(5 * time.Minute)
+		w.must(reconcile.Repair)
+	})
+}
+
 // TestExpired: events that retention may have deleted are not missing, and not repaired.
 // Later missing ones are.
 func TestExpired(t *testing.T) {
@@ -95,7 +107,7 @@ func TestExpired(t *testing.T) {
 		if want(t, "expired", r, counts{API: 20, Held: 16, Missing: 1}); r.Deleted != 3 || r.KeptFrom != second(6) {
 			t.Errorf("deleted %d, kept from %d", r.Deleted, r.KeptFrom)
 		}
-		if err := w.refused(reconcile.Repair, reconcile.NotKept); err.Position != second(6) || len(w.repair.published) > 0 {
+		if err := w.refused(reconcile.Repair, reconcile.NotKept); err.Position != second(606) || len(w.repair.published) > 0 {
 			t.Errorf("%+v, published %v", err, w.repair.published)
 		}
 		to := w.cfg.To

@@ -20,6 +20,9 @@ const (
 	// export. A stream that has been quiet for long commits one every 5 minutes.
 	drainTimeout  = 6 * time.Minute
 	drainInterval = 500 * time.Millisecond
+	// stillKept is how long a range that a rejection names stays kept: retention goes on until the
+	// command is repeated, first as a rehearsal.
+	stillKept = 10 * time.Minute
 )
 
 // atEnd reports whether a checkpoint was committed at the end of the export: the stream
@@ -91,8 +94,8 @@ func (c *comparison) repairable(ctx context.Context) error {
 	if c.From < from {
 		e := reject(NotKept, "the topic keeps events from %s on: "+
 			"retention has deleted older ones, and would delete them again", bridge.InstantText(from))
-		if from < c.To {
-			e.Position = from
+		if later := from + stillKept.Milliseconds(); later < c.To {
+			e.Position = later
 		}
 		return e
 	}

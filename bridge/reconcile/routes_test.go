@@ -211,7 +211,7 @@ func TestUneven(t *testing.T) {
 		}
 		w.topic.Expire(10 * 365 * 24 * time.Hour)
 		w.topic.Delete(0, 1) // 0 is gone
-		if err := w.refused(reconcile.Repair, reconcile.NotKept); err.Position != second(2) {
+		if err := w.refused(reconcile.Repair, reconcile.NotKept); err.Position != second(602) {
 			t.Errorf("%+v", err)
 		}
 	})
