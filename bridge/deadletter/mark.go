@@ -26,8 +26,9 @@ type mark struct {
 	Topic   string `json:"topic"`
 	Written int64  `json:"written"`
 	ID      string `json:"id,omitempty"`
-	// Item is the result of itemOf; empty in marks of older versions.
+	// Item and Form are the results of itemOf; empty in marks of older versions.
 	Item string `json:"item,omitempty"`
+	Form string `json:"form,omitempty"`
 	// Into is the id of the topic of the event; empty in marks of older versions.
 	Into string `json:"into,omitempty"`
 	// At is the time of publishing in milliseconds since the epoch.
@@ -56,17 +57,20 @@ func RetriedAt(marks map[string][]byte, l *DeadLetter) time.Time {
 }
 
 // itemOf identifies the event of a dead letter across all its dead letters. It
-// distinguishes equal events without an id by their place in the export, and events that
-// share an id by their bytes.
-func itemOf(e *bridge.Event, l *DeadLetter) string {
+// distinguishes equal events without an id by their place in the export, and events with one id
+// by their bytes: a changed event is another one. With encryption the bytes of one event can
+// differ.
+func (r *Retry) itemOf(e *bridge.Event, l *DeadLetter) (item, form string) {
 	text := "id " + string(e.ID)
 	switch {
-	case e.ID != nil && l.Reason == bridge.DefectSharedID:
-		text += " form " + e.Sum()
 	case e.ID == nil:
 		text = fmt.Sprintf("at %s %s %s", l.CursorHash, l.index, e.AppendRecordID(nil))
+	case l.Reason == bridge.DefectSharedID:
+		text += " form " + e.Sum()
+	case !strings.Contains(r.Redacted, bridge.ValuesEncrypted):
+		form = itemName(string(e.Raw))
 	}
-	return itemName(text)
+	return itemName(text), form
 }
 
 func itemName(text string) string {
@@ -161,7 +165,7 @@ func itemsOf(marks map[string][]byte) map[string]string {
 		}
 		place := strings.Split(name, "/")
 		at := time.UnixMilli(m.At).UTC().Format(timeLayout)
-		items[m.Item] = strings.Join(place[:min(2, len(place))], ":") + ", at " + at
+		items[m.Item+m.Form] = strings.Join(place[:min(2, len(place))], ":") + ", at " + at
 	}
 	return items
 }

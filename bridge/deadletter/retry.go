@@ -104,7 +104,7 @@ type Retry struct {
 
 	kept  []kafkaclient.Kept // the Kept of Events
 	marks map[string][]byte  // of this retry, and of earlier retries whose events are in their topics
-	items map[string]string  // the dead letter of each published event, by itemOf
+	items map[string]string  // the dead letter of each published event, by Item and Form of its mark
 }
 
 // Run publishes the dead letters one by one, each in a transaction of its own with its
@@ -157,8 +157,8 @@ func (r *Retry) one(ctx context.Context, l *DeadLetter) (Retried, error) {
 	defer page.Release()
 	e := &page.Events[0]
 	one.ID, one.Detail = string(e.AppendRecordID(nil)), note
-	item := itemOf(e, l)
-	if other, ok := r.items[item]; ok {
+	item, form := r.itemOf(e, l)
+	if other := cmp.Or(r.items[item+form], r.items[item]); other != "" { // older marks have no form
 		one.Result, one.Detail = Duplicate, "of dead letter "+other
 		return one, nil
 	}
@@ -167,7 +167,7 @@ func (r *Retry) one(ctx context.Context, l *DeadLetter) (Retried, error) {
 		return one, nil
 	}
 	value, err := json.Marshal(mark{
-		Version: 1, Topic: l.topic, Written: l.Time.UnixMilli(), ID: bridge.CutID(one.ID), Item: item,
+		Version: 1, Topic: l.topic, Written: l.Time.UnixMilli(), ID: bridge.CutID(one.ID), Item: item, Form: form,
 		Into: r.kept[e.Route].ID, At: time.Now().UnixMilli(), By: r.By,
 	})
 	if err != nil {
@@ -180,7 +180,7 @@ func (r *Retry) one(ctx context.Context, l *DeadLetter) (Retried, error) {
 	case err != nil:
 		return one, err
 	default:
-		r.items[item] = one.Letter
+		r.items[item+form] = one.Letter
 		if !r.Rehearsal {
 			r.marks[name] = value
 		}

@@ -49,7 +49,7 @@ func TestRetry(t *testing.T) {
 		}
 		// The form of a mark is kept for ever.
 		mark := fmt.Sprintf(`{"v":1,"topic":"dlq.export.events","written":%d,"id":"a",`+
-			`"item":"afe677844772d1ddf499f5c03eab22b1","into":"first","at":%d,"by":"a test"}`,
+			`"item":"afe677844772d1ddf499f5c03eab22b1","form":"a75f1f254b533f7a8f7483f0d8472f4e","into":"first","at":%d,"by":"a test"}`,
 			written.UnixMilli(), time.Now().UnixMilli())
 		if got := string(w.publisher.marks["0/0/7014d2d0"]); got != mark {
 			t.Errorf("its mark is\n%s, want\n%s", got, mark)
@@ -149,6 +149,20 @@ func TestRetryDuplicates(t *testing.T) {
 	w.must([]deadletter.Place{w.whole(formA, bridge.DefectSharedID), w.whole(formB, bridge.DefectSharedID),
 		w.whole(formA, bridge.DefectSharedID)},
 		deadletter.Published, deadletter.Published, deadletter.Duplicate)
+
+	// A changed event is another one, unless its values are encrypted.
+	w = newWorld(t)
+	letters := []deadletter.Place{at(w, formA, "1"), at(w, formB, "2"), at(w, formA, "3")}
+	w.must(letters, deadletter.Published, deadletter.Published, deadletter.Duplicate)
+	w = newWorld(t)
+	letters = []deadletter.Place{at(w, formA, "1"), at(w, formB, "2")}
+	var got []deadletter.Outcome
+	r := w.retrying(func(one deadletter.Retried) error { got = append(got, one.Result); return nil })
+	r.Redacted = "a" + bridge.EncryptedFor("/u")
+	if err := r.Run(t.Context(), letters); err != nil || !slices.Equal(got,
+		[]deadletter.Outcome{deadletter.Published, deadletter.Duplicate}) {
+		t.Errorf("encrypted: %v, %v", got, err)
+	}
 
 	// Marks of older versions name the event by its id alone.
 	w = newWorld(t)
