@@ -142,6 +142,10 @@ func (a *Attestor) step(ctx context.Context) (time.Duration, error) {
 		return wait, err
 	}
 	report, rejected, err := a.compare(ctx, from, to)
+	if _, ok := errors.AsType[*reconcile.RejectedError](err); ok {
+		err = bridge.Blockf("attest", bridge.ReasonConfig, fmt.Sprintf("exportbridge verify --stream %s --from %s --to %s",
+			a.Stream, bridge.BoundText(from), bridge.BoundText(to)), "%w", err) // verify knows the hint of each reason
+	}
 	if err != nil || !a.Owned() {
 		return 0, err
 	}
