@@ -37,7 +37,8 @@ func KeysTopic(topic string) string { return topic + ".keys" }
 // OfAttest returns the configuration of the Repair for JobAttest.
 func (c *Config) OfAttest() Config {
 	own := *c
-	own.Topic, own.RouteText, own.Attested, own.Encrypted, own.Sampled = AttestTopic(c.Topic), "", false, false, nil
+	own.Topic, own.RouteText, own.Redacted = AttestTopic(c.Topic), "", ""
+	own.Attested, own.Encrypted, own.Sampled = false, false, nil
 	own.Headers, own.TypePrefix, own.Timestamp = headersCloudEvents, "exportbridge", timestampPublish
 	return own
 }

@@ -99,6 +99,20 @@ func TestRepair(t *testing.T) {
 	}
 }
 
+// TestAttestHeaders: the record of an attestation has no rules for private data, which it was not made by.
+func TestAttestHeaders(t *testing.T) {
+	t.Parallel()
+	cfg, _ := ready(t, exactly, func(c *kafkastream.Config) { c.Redacted = "rules" })
+	own := cfg.OfAttest()
+	kafkatest.CreateTopic(t, cfg.Brokers, own.Topic, 1, nil)
+	r := must.Get(kafkasink.OpenRepair(t.Context(), own.Wired(), kafkasink.JobAttest))(t)
+	defer r.Close()
+	must.Do(t, republish(t, r, "e"))
+	if got := headersOf(consume(t, own, own.Topic)[0]); got["eb-origin"] != "attest" || got["eb-redacted"] != "" {
+		t.Errorf("headers %v", got)
+	}
+}
+
 // TestRepairFenced: of two at once only the newer one publishes.
 func TestRepairFenced(t *testing.T) {
 	t.Parallel()
