@@ -252,11 +252,17 @@ func (d *Document) attestation(s *Stream) error {
 		return err
 	}
 	own := Stream{Headers: "cloudevents"}
+	all := own.headers(nil)
+	for i := range all {
+		if h := &all[i]; h.Name == kafkarecord.HeaderOrigin {
+			h.Values, h.Meaning = []string{"attest"}, "how the record was published: by BRIDGE_ATTEST"
+		}
+	}
 	d.add(s.Name+".attest", s.AttestTopic, message{
 		Title: "Attestation of stream " + s.Name, ContentType: d.DefaultContentType,
 		Description: "What the API listed of a past period, and what of it the topics have. Each record has the hash of " +
 			"the value of the one before.",
-		Headers: describeHeaders(own.headers(nil)), Payload: payload,
+		Headers: describeHeaders(all), Payload: payload,
 		Bindings: kafkaBinding{binding{Version: bindingVersion, Key: &key{[]string{"string"}, "The name of the stream."}}},
 	})
 	return nil

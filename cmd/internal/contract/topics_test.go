@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -85,6 +86,19 @@ func TestDocumentOfTopics(t *testing.T) {
 				t.Errorf("%s: %s has %v", whole, name, got)
 			}
 		}
+	}
+}
+
+// TestAttestHeaders: a record of an attestation has an origin of its own.
+func TestAttestHeaders(t *testing.T) {
+	t.Parallel()
+	d, err := NewDocument([]Stream{{Name: "s", Topic: "events", AttestTopic: "events.attest", Headers: "none"}}, Cluster{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := d.Components.Messages["s.attest"].Headers
+	if got := of.Properties["eb-origin"].Enum; !slices.Equal(got, []string{"attest"}) {
+		t.Errorf("eb-origin is one of %q", got)
 	}
 }
 
