@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/fakelog"
 	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/reconcile"
@@ -87,7 +88,7 @@ func TestKeptUntilRepeated(t *testing.T) {
 		w.topic.Expire(time.Since(time.UnixMilli(second(5))))
 		w.topic.Delete(0, 1)
 		w.cfg.From = w.refused(reconcile.Repair, reconcile.NotKept).Position
-		time.Sleep(5 * time.Minute)
+		bridge.Sleep(t.Context(), 5*time.Minute)
 		w.must(reconcile.Repair)
 	})
 }
