@@ -29,6 +29,8 @@ type mark struct {
 	// Item and Form are the results of itemOf; empty in marks of older versions.
 	Item string `json:"item,omitempty"`
 	Form string `json:"form,omitempty"`
+	// Rules are the rules for private data by which the bytes of Form were made.
+	Rules string `json:"rules,omitempty"`
 	// Into is the id of the topic of the event; empty in marks of older versions.
 	Into string `json:"into,omitempty"`
 	// At is the time of publishing in milliseconds since the epoch.
@@ -58,8 +60,8 @@ func RetriedAt(marks map[string][]byte, l *DeadLetter) time.Time {
 
 // itemOf identifies the event of a dead letter across all its dead letters. It
 // distinguishes equal events without an id by their place in the export, and events with one id
-// by their bytes: a changed event is another one. With encryption the bytes of one event can
-// differ.
+// by their bytes: a changed event is another one. With encryption, or after a change of the rules
+// for private data, the bytes of one event can differ.
 func (r *Retry) itemOf(e *bridge.Event, l *DeadLetter) (item, form string) {
 	text := "id " + string(e.ID)
 	switch {
@@ -113,7 +115,7 @@ func (r *Retry) readMarks(ctx context.Context) error {
 			delete(marks, name)
 		}
 	}
-	r.kept, r.marks, r.items = kept, marks, itemsOf(marks)
+	r.kept, r.marks, r.items = kept, marks, itemsOf(marks, r.Redacted)
 	return err
 }
 
@@ -152,8 +154,9 @@ func (r *Retry) find(ctx context.Context, ids map[string][]string) error {
 // mostMarkedID is the length of the longest id that a mark of an older version surely holds whole.
 const mostMarkedID = 255
 
-// itemsOf returns the events that earlier retries published, each with its dead letter.
-func itemsOf(marks map[string][]byte) map[string]string {
+// itemsOf returns the events that earlier retries published, each with its dead letter. An event
+// that was published under other rules is named without its Form.
+func itemsOf(marks map[string][]byte, rules string) map[string]string {
 	items := make(map[string]string)
 	for name, value := range marks {
 		var m mark
@@ -162,6 +165,9 @@ func itemsOf(marks map[string][]byte) map[string]string {
 		}
 		if m.Item == "" && m.ID != "" && len(m.ID) <= mostMarkedID {
 			m.Item = itemName("id " + m.ID) // the mark is of an older version
+		}
+		if m.Rules != rules {
+			m.Form = ""
 		}
 		place := strings.Split(name, "/")
 		at := time.UnixMilli(m.At).UTC().Format(timeLayout)

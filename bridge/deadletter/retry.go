@@ -158,7 +158,7 @@ func (r *Retry) one(ctx context.Context, l *DeadLetter) (Retried, error) {
 	e := &page.Events[0]
 	one.ID, one.Detail = string(e.AppendRecordID(nil)), note
 	item, form := r.itemOf(e, l)
-	if other := cmp.Or(r.items[item+form], r.items[item]); other != "" { // older marks have no form
+	if other := cmp.Or(r.items[item+form], r.items[item]); other != "" { // an earlier one without a form
 		one.Result, one.Detail = Duplicate, "of dead letter "+other
 		return one, nil
 	}
@@ -168,7 +168,7 @@ func (r *Retry) one(ctx context.Context, l *DeadLetter) (Retried, error) {
 	}
 	value, err := json.Marshal(mark{
 		Version: 1, Topic: l.topic, Written: l.Time.UnixMilli(), ID: bridge.CutID(one.ID), Item: item, Form: form,
-		Into: r.kept[e.Route].ID, At: time.Now().UnixMilli(), By: r.By,
+		Rules: r.Redacted, Into: r.kept[e.Route].ID, At: time.Now().UnixMilli(), By: r.By,
 	})
 	if err != nil {
 		return one, fmt.Errorf("encode its mark: %w", err)

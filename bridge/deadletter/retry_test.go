@@ -150,20 +150,6 @@ func TestRetryDuplicates(t *testing.T) {
 		w.whole(formA, bridge.DefectSharedID)},
 		deadletter.Published, deadletter.Published, deadletter.Duplicate)
 
-	// A changed event is another one, unless its values are encrypted.
-	w = newWorld(t)
-	letters := []deadletter.Place{at(w, formA, "1"), at(w, formB, "2"), at(w, formA, "3")}
-	w.must(letters, deadletter.Published, deadletter.Published, deadletter.Duplicate)
-	w = newWorld(t)
-	letters = []deadletter.Place{at(w, formA, "1"), at(w, formB, "2")}
-	var got []deadletter.Outcome
-	r := w.retrying(func(one deadletter.Retried) error { got = append(got, one.Result); return nil })
-	r.Redacted = "a" + bridge.EncryptedFor("/u")
-	if err := r.Run(t.Context(), letters); err != nil || !slices.Equal(got,
-		[]deadletter.Outcome{deadletter.Published, deadletter.Duplicate}) {
-		t.Errorf("encrypted: %v, %v", got, err)
-	}
-
 	// Marks of older versions name the event by its id alone.
 	w = newWorld(t)
 	w.events.Append(0, fakelog.Record(written, item("a"), "ce_id", "a"))

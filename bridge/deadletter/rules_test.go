@@ -2,6 +2,7 @@ package deadletter_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"exportbridge/bridge"
@@ -26,6 +27,35 @@ func TestRetryOtherRules(t *testing.T) {
 		r.Redacted = "a" + bridge.EncryptedFor("/u") + bridge.IDsChanged
 		if err := r.Run(t.Context(), []deadletter.Place{place}); err != nil || got != want {
 			t.Errorf("a letter under %s: %s, %v; want %s", rules, got, err, want)
+		}
+	}
+}
+
+// TestRetryChanged: a changed event is another one than that of an earlier retry, unless rules for private data may have
+// changed its bytes.
+func TestRetryChanged(t *testing.T) {
+	t.Parallel()
+	encrypted := "a" + bridge.EncryptedFor("/u")
+	for _, test := range []struct {
+		before, now string
+		want        deadletter.Outcome
+	}{
+		{"", "", deadletter.Published}, {"a", "a", deadletter.Published},
+		{encrypted, encrypted, deadletter.Duplicate},
+		{"", "a", deadletter.Duplicate}, {"", encrypted, deadletter.Duplicate},
+		{"a", "", deadletter.Duplicate}, {encrypted, "", deadletter.Duplicate},
+	} {
+		w := newWorld(t)
+		for form, want := range []deadletter.Outcome{deadletter.Published, test.want, deadletter.Duplicate} {
+			letter := w.whole(fmt.Sprintf(`{"eventId":"s","timestamp":1,"form":%d}`, form%2), bridge.DefectTime)
+			var got deadletter.Outcome
+			r := w.retrying(func(one deadletter.Retried) error { got = one.Result; return nil })
+			if r.Redacted = test.now; form == 0 {
+				r.Redacted = test.before
+			}
+			if err := r.Run(t.Context(), []deadletter.Place{letter}); err != nil || got != want {
+				t.Errorf("rules %q, then %q: letter %d is %s, %v; want %s", test.before, test.now, form, got, err, want)
+			}
 		}
 	}
 }
