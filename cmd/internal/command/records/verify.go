@@ -205,7 +205,7 @@ var verifyHints = map[reconcile.Reason]string{
 		"exportbridge status shows the position",
 	reconcile.NotPassed: "repeat the command when the stream has passed the range; " +
 		"exportbridge status shows its position",
-	reconcile.NotKept:      "choose a later range: nothing of this one is left",
+	reconcile.NotKept:      "choose a later range: retention deletes all of this one",
 	reconcile.OtherOrigin:  bridge.SameOriginHint,
 	reconcile.OtherSource:  bridge.SameRequestHint,
 	reconcile.StreamPaused: "run exportbridge resume, then repeat the command",
