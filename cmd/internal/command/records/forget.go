@@ -78,7 +78,7 @@ repeated.`,
 			case subject == "":
 				return cli.WrongUsage("exportbridge forget 4711", "standard input has no subject")
 			case strings.Contains(subject, "\n"):
-				return cli.WrongUsage("exportbridge forget - once for each line",
+				return cli.WrongUsage("run exportbridge forget - for each line",
 					"standard input has several lines, one is a subject")
 			}
 		}
