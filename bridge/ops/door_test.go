@@ -139,19 +139,23 @@ func TestAdminTokenFileIsReadAgain(t *testing.T) {
 	}
 }
 
-// A file of tokens that is being written, or that a start would refuse, is unreadable: a token
-// is not called wrong.
+// A file of tokens that is being written, or that a start would refuse, is unreadable: no
+// token in it is accepted, and none is called wrong.
 func TestUnusableTokens(t *testing.T) {
 	t.Parallel()
 	p := newPeople(t)
 	path := filepath.Join(t.TempDir(), "tokens")
 	admin := ops.Config{AdminToken: rightToken, AdminTokenFile: path}
+	named := ops.Config{Tokens: bridge.Secret(p.lines), TokensFile: path}
 	for text, cfg := range map[string]ops.Config{
-		"": {Tokens: bridge.Secret(p.lines), TokensFile: path}, "\n": admin, "short": admin, rightToken + " ": admin,
+		"": named, p.lines + strings.Repeat("#", 1<<16): named,
+		"\n": admin, "short": admin, rightToken + " ": admin, "of two " + p.actor: admin,
 	} {
 		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 		s := newRecordedSite(t, cfg)
-		wantRefusal(t, s.do(ask{line: pausePath, body: anyReason, header: bearer(p.actor)}), 503, "cannot be read")
+		for _, token := range []string{p.actor, "of two " + p.actor} {
+			wantRefusal(t, s.do(ask{line: pausePath, body: anyReason, header: bearer(token)}), 503, "cannot be read")
+		}
 		if log := s.log.String(); strings.Count(log, "unreadable") != 1 || strings.Contains(log, rightToken) {
 			t.Errorf("%q: log:\n%s", text, log)
 		}

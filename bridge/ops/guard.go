@@ -227,7 +227,7 @@ func (f *file) tokens(parse func(string) (door.Tokens, error)) (door.Tokens, err
 	}
 	trouble := ""
 	if err != nil {
-		trouble = err.Error()
+		tokens, trouble = nil, err.Error()
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
