@@ -165,9 +165,9 @@ func (c *Controller) Plan(ctx context.Context, to Target) (*Move, error) {
 		m.note("these settings request another list than the stream's (%s), which stays unless the move accepts it: "+
 			"--accept-source %s", change, c.cfg.Origin.Request.Digest())
 	}
-	if to := &m.target; len(p.otherList(to.Request, to.Cursor).Other) > 0 {
+	if change := p.otherList(m.target.Request, m.target.Cursor); len(change.Other) > 0 {
 		m.note("the target is of another list than the stream's (%s): it is refused, unless the bridge's settings request "+
-			"that list and the move accepts it: --accept-source %s", p.otherList(to.Request, to.Cursor), to.Request.Digest())
+			"that list and the move accepts it: --accept-source %s", change, m.target.Request.Digest())
 	}
 	p.noteChanges(ctx, m)
 	if from.away != nil {
