@@ -238,7 +238,9 @@ func (p *planner) publishedAs(ctx context.Context, m *Move, matches func(*bridge
 	if p.from.away != nil {
 		return false
 	}
-	after := func(c *bridge.Checkpoint) bool { return m.To.Version == nil || c.Version.Compare(*m.To.Version) > 0 }
+	// What an unfinished rewind has yet to publish again was published before its entries.
+	all := m.To.Version == nil || p.from.RewindEnd != nil
+	after := func(c *bridge.Checkpoint) bool { return all || c.Version.Compare(*m.To.Version) > 0 }
 	e, err := p.ports.Entries.Find(ctx, func(c *bridge.Checkpoint) bool { return !after(c) || matches(c) })
 	return err == nil && after(&e.Checkpoint) && (m.target.Cursor != "" || e.PositionTime >= m.target.Start)
 }

@@ -285,6 +285,9 @@ func TestPlanUnderOtherIDs(t *testing.T) {
 			!strings.Contains(m.Why, "ids change") {
 			t.Errorf("to the tail of %d items before the change: %+v", len(before.Tail), m.Plan)
 		}
+		ids(true, control.RewindToEntry{Entry: r.must(control.ResetToEarliest{})})
+		r.runFor(3)
+		ids(false, control.RewindPages{Pages: 3})
 		none := newHarness(t, bridge.ExactlyOnce)
 		none.engine.Origin.ItemID = "/id"
 		none.control()
