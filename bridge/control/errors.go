@@ -52,7 +52,8 @@ type NoEntryError struct {
 	// Time is the requested time, zero if none was requested.
 	Time time.Time
 	// Left is the newest entry with another cursor before the stream's last move. It is on
-	// another branch. Left is nil if there is none, or if the target is not a RewindPages.
+	// another branch. Left is nil if there is none, if its cursor is of another list, or if the
+	// target is not a RewindPages.
 	Left *bridge.Version
 	Err  error
 }
