@@ -93,6 +93,7 @@ func (c *collector) collect(p *bridge.Page) error {
 			} else if leave {
 				continue
 			}
+			c.walk.recognize(k)
 		}
 		if c.belowFloor(e) || c.share.leaves(e) {
 			continue

@@ -46,7 +46,7 @@ type Lister struct {
 	deep    time.Time      // when the range of Late was last listed, zero if it is due
 	looked  bool           // a window was listed since held changed
 
-	older, olderLate, future map[bridge.ItemKey]struct{} // of the last complete listings, see walk
+	older, olderLate, future, ids map[bridge.ItemKey]struct{} // of the last complete listings, see walk
 
 	begun  bool // the number of the first page is right
 	paged  bool // the API has listed another page
@@ -86,7 +86,7 @@ func (l *Lister) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, e
 	case at.Held != l.held: // a new session, or the engine dropped pages
 		l.held, l.memory = at.Held, newMemory(at.Held, &l.cfg)
 		l.pending, l.listed, l.deep, l.gap, l.looked = nil, 0, time.Time{}, false, false
-		l.older, l.olderLate, l.future, l.latest = nil, nil, nil, 0
+		l.older, l.olderLate, l.future, l.ids, l.latest = nil, nil, nil, nil, 0
 	case at.Cursor != l.next:
 		return nil, &bridge.Fault{Code: "window", Err: fmt.Errorf("the window at %s is to be listed again", at.Cursor)}
 	}

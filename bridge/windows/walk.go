@@ -39,10 +39,12 @@ type walk struct {
 	late    bool                        // the listing is of the range of Late
 	from    int64                       // where the listing begins; earlier items are older
 	ahead   int64                       // items after this time are of the future
-	before  map[bridge.ItemKey]struct{} // seen of the previous listing, nil in a session's first one
-	seen    map[bridge.ItemKey]struct{} // older items of this listing; with a start, all if changed ones are new
+	before  map[bridge.ItemKey]struct{} // older items of the previous listing, nil in a session's first one
+	seen    map[bridge.ItemKey]struct{} // older items of this listing
 	due     map[bridge.ItemKey]struct{} // future items of the previous listing that this one has not seen yet
 	future  map[bridge.ItemKey]struct{} // future items of this listing
+	ids     map[bridge.ItemKey]struct{} // other items of this listing, nil if changed ones are not new
+	known   map[bridge.ItemKey]struct{} // ids of earlier listings
 
 	met    bool  // the listing has an item that was known before, or an older one
 	latest int64 // time of the newest item that is not of the future
@@ -72,11 +74,6 @@ func (w *walk) leaves(e *bridge.Event, key bridge.ItemKey, m *memory) (bool, err
 		w.newer = true
 		return true, nil
 	case !w.noStart:
-		if m.byBytes { // memory does not know an item that has changed
-			_, was := w.before[key]
-			w.met = w.met || was
-			w.see(key)
-		}
 		return false, nil
 	case !timed:
 		return true, blocked("set EXPORT_ITEM_TIME and EXPORT_ITEM_TIME_FORMAT to a time that every item has",
@@ -99,15 +96,21 @@ func (w *walk) leaves(e *bridge.Event, key bridge.ItemKey, m *memory) (bool, err
 		_, known = m.seen[k]
 	}
 	w.unknown = w.unknown || !known
-	w.see(k)
+	if len(w.seen) < maxRemembered { // otherwise the next listing reads more pages than it must
+		w.seen[k] = struct{}{}
+	}
 	return true, nil
 }
 
-// see notes an item for the next listing, which otherwise reads more pages than it must.
-func (w *walk) see(key bridge.ItemKey) {
-	if len(w.seen) < maxRemembered {
-		w.seen[key] = struct{}{}
+// recognize notes an item that the listing does not leave out. memory does not know
+// an item that has changed.
+func (w *walk) recognize(key bridge.ItemKey) {
+	if w.ids == nil {
+		return
 	}
+	_, was := w.known[key]
+	w.met = w.met || was
+	w.ids[key] = struct{}{}
 }
 
 // ends reports whether the listing ends with this page. It ends after two pages with only
@@ -151,10 +154,15 @@ func (l *Lister) walk(from, limit int64, late bool) *walk {
 	if late {
 		before = l.olderLate
 	}
+	var ids map[bridge.ItemKey]struct{}
+	if l.memory.byBytes {
+		ids = make(map[bridge.ItemKey]struct{})
+	}
 	return &walk{
 		noStart: l.cfg.NoStart, from: from, ahead: limit + l.cfg.Settle.Milliseconds() + soon,
 		late: late, before: before, seen: make(map[bridge.ItemKey]struct{}),
 		due: maps.Clone(l.future), future: make(map[bridge.ItemKey]struct{}),
+		ids: ids, known: l.ids,
 	}
 }
 
@@ -170,6 +178,11 @@ func (l *Lister) walked(w *walk) error {
 	l.latest = max(l.latest, w.latest)
 	if l.older, l.future = w.seen, w.future; w.late {
 		l.olderLate = w.seen
+	}
+	if w.late || l.cfg.Late == "" {
+		l.ids = w.ids
+	} else { // the last listing of the range of Late had earlier items
+		maps.Copy(l.ids, w.ids)
 	}
 	return w.backwards()
 }

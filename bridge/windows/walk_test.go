@@ -285,16 +285,30 @@ func TestFutureItemDeleted(t *testing.T) {
 
 // TestAllChanged: items that have all changed since the listing before are no sign that the API cuts the list off.
 func TestAllChanged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := &list{page: 20}
-		l.add(10, time.Now().Add(-5*time.Minute), time.Second)
-		cfg := settings(10 * time.Minute)
-		cfg.PageSize, cfg.NoEnd, cfg.OnChanged = 20, true, "publish"
-		x := begin(t, time.Now().Add(-time.Hour), l, cfg)
-		x.drain()
-		bridge.Sleep(t.Context(), 10*time.Second)
-		l.shared = true // which gives them other bytes
-		x.drain()
-		x.want(20)
-	})
+	for name, form := range map[string]struct {
+		noStart bool
+		late    string
+		polls   int // before the items change, one a minute
+	}{
+		"start":         {polls: 1},
+		"none":          {noStart: true, polls: 1},
+		"range of Late": {late: "1h/30m", polls: 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := &list{page: 20}
+				cfg := settings(10 * time.Minute)
+				cfg.PageSize, cfg.NoEnd, cfg.NoStart, cfg.OnChanged, cfg.Late = 20, true, form.noStart, "publish", form.late
+				x := begin(t, time.Now().Add(-time.Hour), l, cfg)
+				x.drain() // with Late, this listing is of that range
+				bridge.Sleep(t.Context(), time.Minute)
+				l.add(10, time.Now().Add(-5*time.Minute), time.Second)
+				x.drain()
+				x.poll(form.polls, time.Minute)
+				l.shared = true // which gives them other bytes
+				x.poll(30, time.Minute)
+				x.want(20)
+			})
+		})
+	}
 }
