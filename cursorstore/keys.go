@@ -21,7 +21,6 @@ const (
 	fieldSeq     = "seq"
 	fieldData    = "data"
 	fieldSum     = "sum"
-	fieldEntry   = "entry" // the newest entry of the history
 )
 
 // The marks of index entries select how they are thinned.

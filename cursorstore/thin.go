@@ -3,7 +3,6 @@ package cursorstore
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -50,9 +49,10 @@ type series struct {
 
 // Thin deletes entries older than CURSOR_HISTORY_AGE and thins old ones: to one
 // per minute after a day; growth entries to one per minute after an hour and
-// one per hour after a day. The first entry of each interval, all operator
-// changes and the newest entry are kept. It does a bounded amount of work and returns the number of
-// deleted entries: call it about once a minute.
+// one per hour after a day. The first entry of each interval, all operator changes
+// and the last entry of each of these ages are kept: the stream was there until the
+// next one. It does a bounded amount of work and returns the number of deleted
+// entries: call it about once a minute.
 func (h *history) Thin(ctx context.Context, now time.Time) (removed int, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -95,13 +95,10 @@ func (h *history) thinStep(ctx context.Context, t tier, p *progress, until int64
 		return 0, false, fmt.Errorf("%s: %w", op, foreign(h.keys.index, err))
 	}
 	var surplus []node
-	for _, n := range nodes {
-		if !p.keep(t, n) {
+	for i, n := range nodes {
+		if !p.keep(t, n) && i < len(nodes)-1 { // the next step decides about the last one
 			surplus = append(surplus, n)
 		}
-	}
-	if surplus, err = h.withoutNewest(ctx, op, surplus); err != nil {
-		return 0, false, err
 	}
 	if err := h.remove(ctx, op, surplus); err != nil {
 		return 0, false, err
@@ -138,23 +135,6 @@ func (p *progress) keep(t tier, n node) bool {
 	}
 	p.last[of] = n
 	return true
-}
-
-// withoutNewest returns the entries without the stream's newest one: a quiet stream is still there, and a rewind
-// to a time since then would go further back.
-func (h *history) withoutNewest(ctx context.Context, op string, nodes []node) ([]node, error) {
-	if len(nodes) == 0 {
-		return nil, nil
-	}
-	var newest []any
-	err := h.call(ctx, op, func(ctx context.Context) (err error) {
-		newest, err = h.c.rdb.HMGet(ctx, h.keys.checkpoint, fieldEntry).Result()
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(nodes, func(n node) bool { return newest[0] == n.version.String() }), nil
 }
 
 // remove deletes entries in one transaction.

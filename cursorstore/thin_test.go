@@ -2,6 +2,7 @@ package cursorstore_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -63,48 +64,46 @@ func members(t *testing.T, sp *space) []string {
 	return must.Get(sp.raw.ZRange(t.Context(), sp.key("history:index"), 0, -1).Result())(t)
 }
 
-// thinned is the rule in other words: an entry stays if and only if it is the newest, or no earlier entry of
-// its series is in the same interval.
+// thinned is the rule in other words: of the entries of each age, one stays if and only if it is the last of them, or
+// no earlier one of its series is in the same interval.
 func thinned(t *testing.T, sp *space, now time.Time, keep time.Duration) []string {
 	t.Helper()
-	all := must.Get(sp.raw.ZRangeWithScores(t.Context(), sp.key("history:index"), 0, -1).Result())(t)
-	newest := must.Get(sp.raw.HGet(t.Context(), sp.key("checkpoint"), "entry").Result())(t)
-	taken := map[string]bool{}
-	stay := []string{}
-	for _, z := range all {
-		member, at := z.Member.(string), int64(z.Score)
-		age := now.Sub(time.UnixMilli(at))
-		growth := strings.HasSuffix(member, "~")
-		epoch, _, _ := strings.Cut(member, ".")
-		var slots []string
-		switch {
-		case strings.HasSuffix(member, "!"):
-		case strings.TrimSuffix(member, "~") == newest:
-		case age >= keep:
-			continue
-		case growth:
-			if age >= time.Hour {
-				slots = append(slots, fmt.Sprint(epoch, "growth minute", at/60_000))
+	const all, none = 0, -1
+	stay := must.Get(sp.raw.ZRangeWithScores(t.Context(), sp.key("history:index"), 0, -1).Result())(t)
+	for _, tier := range []struct{ age, data, growth time.Duration }{
+		{time.Hour, all, time.Minute}, {24 * time.Hour, time.Minute, time.Hour}, {keep, none, none},
+	} {
+		until := float64(now.Add(-tier.age).UnixMilli())
+		taken := map[string]bool{}
+		old := slices.IndexFunc(stay, func(z redis.Z) bool { return z.Score > until })
+		if old < 0 {
+			old = len(stay)
+		}
+		last := old - 1
+		kept := stay[:0:0]
+		for i, z := range stay[:old] {
+			member := z.Member.(string)
+			every := tier.data
+			epoch, _, _ := strings.Cut(member, ".")
+			if strings.HasSuffix(member, "~") {
+				every, epoch = tier.growth, epoch+" growth"
 			}
-			if age >= 24*time.Hour {
-				slots = append(slots, fmt.Sprint(epoch, "growth hour", at/3_600_000))
+			if strings.HasSuffix(member, "!") || every == all || i == last {
+				kept = append(kept, z)
+				continue
 			}
-		case age >= 24*time.Hour:
-			slots = append(slots, fmt.Sprint(epoch, "minute", at/60_000))
+			if slot := fmt.Sprint(epoch, int64(z.Score)/max(1, every.Milliseconds())); every != none && !taken[slot] {
+				taken[slot] = true
+				kept = append(kept, z)
+			}
 		}
-		surplus := false
-		for _, slot := range slots {
-			surplus = surplus || taken[slot]
-		}
-		if surplus {
-			continue
-		}
-		for _, slot := range slots {
-			taken[slot] = true
-		}
-		stay = append(stay, member)
+		stay = append(kept, stay[old:]...)
 	}
-	return stay
+	members := make([]string, len(stay))
+	for i, z := range stay {
+		members[i] = z.Member.(string)
+	}
+	return members
 }
 
 // TestThinByEpoch: entries of two epochs in the same minute are thinned separately.
@@ -192,20 +191,25 @@ func TestThinWithoutServer(t *testing.T) {
 	})
 }
 
-// TestThinKeepsPosition: a stream that has published nothing for long keeps the entry of its position, so that a
-// rewind to a time since then goes there.
+// TestThinKeepsPosition: of a stream that has published nothing for long, the entry of its position is kept until the
+// next one has the same age, so that a rewind to a time between goes there.
 func TestThinKeepsPosition(t *testing.T) {
 	t.Parallel()
-	sp := embedded(t).space(t)
-	w := newWriter(t, sp.open(stream))
-	w.kind(0, bridge.KindStart)
-	w.page(1000)
-	last := w.page(1000)
-	for _, later := range []time.Duration{25 * time.Hour, 365 * 24 * time.Hour} {
-		now := time.UnixMilli(w.now.WrittenAt).Add(later)
-		must.Get(w.store.Thin(t.Context(), now))(t)
-		if e, _, err := w.store.EntryAt(t.Context(), now.Add(-time.Hour)); err != nil || e.Version != last {
-			t.Errorf("after %s the newest entry is %s, %v, want %s", later, e.Version, err, last)
+	for _, quiet := range []time.Duration{25 * time.Hour, 365 * 24 * time.Hour} {
+		sp := embedded(t).space(t)
+		w := newWriter(t, sp.open(stream))
+		w.kind(0, bridge.KindStart)
+		w.page(1000)
+		last := w.page(1000)
+		wantLast := func(now time.Time) {
+			t.Helper()
+			must.Get(w.store.Thin(t.Context(), now))(t)
+			if e, _, err := w.store.EntryAt(t.Context(), now.Add(-time.Hour)); err != nil || e.Version != last {
+				t.Errorf("quiet for %s: the newest entry is %s, %v, want %s", quiet, e.Version, err, last)
+			}
 		}
+		wantLast(time.UnixMilli(w.now.WrittenAt).Add(quiet))
+		w.page(quiet.Milliseconds())
+		wantLast(time.UnixMilli(w.now.WrittenAt))
 	}
 }
