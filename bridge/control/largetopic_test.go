@@ -59,8 +59,9 @@ func TestRewindIntoWindow(t *testing.T) {
 			}
 			r.control()
 			m := r.plan(control.RewindToEntry{Entry: entry})
-			if m.Min != 20 || (m.Max == control.Unknown) != within || (len(m.Notes) > 0) != within {
-				t.Errorf("part %d: %+v, notes %q", part, m.Repeats, m.Notes)
+			if m.Min != 20 || (m.Max == control.Unknown) != within || (len(m.Notes) > 0) != within ||
+				m.FirstPublished.IsZero() != within {
+				t.Errorf("part %d: %+v since %s, notes %q", part, m.Repeats, m.FirstPublished, m.Notes)
 			}
 			if m = r.plan(control.ResetToCurrent{}); m.Max != 0 {
 				t.Errorf("part %d, to the same position: %+v", part, m.Repeats)

@@ -105,6 +105,7 @@ func (m *Move) noteWindow() {
 		return
 	}
 	m.note("the target is within a window, which is published again from its beginning, %s", bridge.InstantText(w.At))
+	m.FirstPublished = time.Time{}
 	switch {
 	case m.Min > 0:
 		m.Max, m.Pages = Unknown, Unknown
@@ -155,11 +156,12 @@ func (c *Controller) Plan(ctx context.Context, to Target) (*Move, error) {
 		m.note("routes have dropped %d of the stream's events: those of them that come again are not published",
 			from.Dropped)
 	}
-	if note := largeTopic(&from.Checkpoint, &c.cfg); note != "" && m.Max != 0 {
+	switch note := largeTopic(&from.Checkpoint, &c.cfg); {
+	case note == "":
+		m.noteWindow()
+	case m.Max != 0:
 		m.note("%s", note)
 		m.Repeats = m.atMost()
-	} else {
-		m.noteWindow()
 	}
 	if change := from.RequestChange(c.cfg.Origin.Request); len(change.Other) > 0 {
 		m.note("these settings request another list than the stream's (%s), which stays unless the move accepts it: "+
