@@ -35,15 +35,15 @@ type collector struct {
 	moving bool                     // pages move: listed is compared with another listing's
 	again  int64                    // items from this time on are listed by other windows too
 	listed digest                   // of the items before again, and of all without an id
-	others bool                     // the listing has other items, although other windows do not list all
 	items  []item
 	bytes  int64 // memory cost of the items
 }
 
-// digest is equal for two listings of the same items, in any order.
+// digest is equal for two listings of the same items, in any order. The zero value is of no items.
 type digest struct {
-	items int
-	sum   uint64
+	items  int
+	sum    uint64
+	others bool // there are other items, and the only compared one may be left out
 }
 
 func (d *digest) add(k bridge.ItemKey) {
@@ -82,7 +82,7 @@ func (c *collector) collect(p *bridge.Page) error {
 		case e.ID == nil || e.Defect != bridge.DefectNone || e.Time < c.again:
 			c.listed.add(k)
 		default:
-			c.others = c.again != bridge.NoTime
+			c.listed.others = c.again != bridge.NoTime
 		}
 		if c.keys != nil {
 			c.keys[k] = e.Time

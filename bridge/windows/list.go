@@ -40,11 +40,9 @@ type window struct {
 
 // complete lists a range whole. Numbered pages move while they are read, so that an item
 // may be left out or listed twice. Two listings in a row must then have the same items
-// among those without an id, and among those that no other window lists. The first listing may have
-// left out the only one of those.
+// among those without an id, and among those that no other window lists.
 func (l *Lister) complete(ctx context.Context, w window) (*collector, error) {
 	var before digest
-	listed := false
 	for range maxListings {
 		c := &collector{memory: &l.memory, floor: w.floor, to: w.to, most: l.cfg.MaxBytes, moving: l.cfg.Numbered,
 			again: w.again, share: w.share.begin()}
@@ -54,12 +52,12 @@ func (l *Lister) complete(ctx context.Context, w window) (*collector, error) {
 		c.walk = l.walk(w.from, w.to, w.late)
 		err := l.listAll(ctx, c, w.from, w.to)
 		switch {
-		case err == nil && (!l.cfg.Numbered || c.listed == before && (listed || !c.others)):
+		case err == nil && (!l.cfg.Numbered || c.listed == before):
 			return c, l.walked(c.walk)
 		case err != nil && !errors.Is(err, errMoved):
 			return c, err
 		case err == nil:
-			before, listed = c.listed, true
+			before = c.listed
 		}
 		l.memory.undo()
 	}

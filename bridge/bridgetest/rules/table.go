@@ -254,8 +254,8 @@ var All = []Rule{
 		Name: "list-trusts-numbers", Without: "two listings of numbered pages have the same items",
 		Notice: Lists,
 		Edits: []Edit{{"bridge/windows/list.go", `
--		case err == nil && (!l.cfg.Numbered || c.listed == before && (listed || !c.others)):
-+		case err == nil && (!l.cfg.Numbered || c.listed == before && (listed || !c.others) || protocol.Broken("list-trusts-numbers")):
+-		case err == nil && (!l.cfg.Numbered || c.listed == before):
++		case err == nil && (!l.cfg.Numbered || c.listed == before || protocol.Broken("list-trusts-numbers")):
 `}},
 	},
 	{
