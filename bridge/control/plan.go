@@ -106,11 +106,16 @@ func (m *Move) noteWindow() {
 	}
 	m.note("the target is within a window, which is published again from its beginning, %s", bridge.InstantText(w.At))
 	m.FirstPublished = time.Time{}
+	m.noUpperBound("the window begins before the target")
+}
+
+// noUpperBound says that more events than counted come again, and why it is unknown how many.
+func (m *Move) noUpperBound(why string) {
 	switch {
 	case m.Min > 0:
 		m.Max, m.Pages = Unknown, Unknown
 	case m.Why == "":
-		m.Repeats = unknown("the window begins before the target")
+		m.Repeats = unknown(why)
 	}
 }
 

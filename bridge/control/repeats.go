@@ -79,12 +79,7 @@ func (p *planner) addBackfilled(ctx context.Context, m *Move, since int64) {
 	if err != nil {
 		why := "the events of backfills, which come again too, cannot be counted: " + cut(err.Error(), 120)
 		m.note("%s", why)
-		switch {
-		case m.Min > 0:
-			m.Max, m.Pages = Unknown, Unknown
-		case m.Why == "":
-			m.Repeats = unknown(why)
-		}
+		m.noUpperBound(why)
 		return
 	}
 	if n > 0 {

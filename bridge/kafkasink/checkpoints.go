@@ -48,7 +48,7 @@ func (c *Config) checkpointRecord(key string, cp *bridge.Checkpoint, topic *kafk
 	if size, limit := recordSize(&rec), topic.Settings.MaxMessage; size > limit {
 		hint := c.Alter(topic.Name, fmt.Sprintf("max.message.bytes=%d", 2*size))
 		if !topic.Settings.Known { // the limit is that of the setting
-			hint = c.hiddenLimit(topic.Name)
+			hint = hiddenLimit(c.GrantRead(topic.Name))
 		}
 		return kgo.Record{}, bridge.Blockf("checkpoint_too_large", bridge.ReasonTopic, hint,
 			"checkpoint %s of %s has %d bytes, topic %s allows %d", cp.Version, c.Stream, size, topic.Name, limit)

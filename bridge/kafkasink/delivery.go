@@ -185,7 +185,7 @@ func (d *delivery) outcome() error {
 		// With readable settings the next session knows the new limit. Without them
 		// each session would fail the same way.
 		f.Class, f.Reason = bridge.Permanent, bridge.ReasonConfig
-		f.Hint = d.cfg.hiddenLimit(d.topic)
+		f.Hint = hiddenLimit(d.cfg.GrantRead(d.topic))
 	}
 	return f
 }

@@ -38,9 +38,9 @@ func (c *Config) fault(err error, topic string) *bridge.Fault {
 }
 
 // hiddenLimit is the hint for a record that is too large for a topic whose settings are not
-// readable.
-func (c *Config) hiddenLimit(topic string) string {
-	return "set KAFKA_MAX_MESSAGE_BYTES to the topic's max.message.bytes, or grant reading it: " + c.GrantRead(topic)
+// readable without grant.
+func hiddenLimit(grant string) string {
+	return "set KAFKA_MAX_MESSAGE_BYTES to the topic's max.message.bytes, or grant reading it: " + grant
 }
 
 // isTopicGone reports whether a topic of the session was deleted or recreated.
