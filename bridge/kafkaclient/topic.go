@@ -134,7 +134,21 @@ func (c *Client) Describe(ctx context.Context, names ...string) ([]Topic, error)
 	if err != nil {
 		return nil, err
 	}
-	return topics, c.readSettings(ctx, topics)
+	return topics, c.readSettings(ctx, c, topics)
+}
+
+// DescribeAgain is Describe for a client that reads the bounds of the first topic too. It asks a
+// leader for the settings if that responds: any other broker, and a seed in every second case,
+// would take another connection.
+func (c *Client) DescribeAgain(ctx context.Context, names ...string) ([]Topic, error) {
+	topics, err := c.Identify(ctx, names...)
+	if err != nil {
+		return nil, err
+	}
+	if all := topics[0].Partitions; len(all) > 0 && c.readSettings(ctx, c.Broker(int(all[0].Leader)), topics) == nil {
+		return topics, nil
+	}
+	return topics, c.readSettings(ctx, c, topics)
 }
 
 // Identify is Describe without settings, in one request.
@@ -180,7 +194,7 @@ func (c *Client) Identify(ctx context.Context, names ...string) ([]Topic, error)
 
 // readSettings reads the configurations of the topics that exist. Unreadable
 // ones keep the assumed settings.
-func (c *Client) readSettings(ctx context.Context, states []Topic) error {
+func (c *Client) readSettings(ctx context.Context, from kmsg.Requestor, states []Topic) error {
 	req := kmsg.NewPtrDescribeConfigsRequest()
 	byName := make(map[string]*Topic)
 	for i := range states {
@@ -196,7 +210,7 @@ func (c *Client) readSettings(ctx context.Context, states []Topic) error {
 	if len(byName) == 0 {
 		return nil
 	}
-	resp, err := req.RequestWith(ctx, c)
+	resp, err := req.RequestWith(ctx, from)
 	if err != nil {
 		return fmt.Errorf("read the topics' settings: %w", err)
 	}

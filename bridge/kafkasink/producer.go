@@ -60,6 +60,7 @@ func (p *txnProducer) opts() []kgo.Opt {
 	opts := []kgo.Opt{
 		kgo.TransactionalID(p.cfg.TransactionalID()),
 		kgo.TransactionTimeout(p.cfg.TransactionTimeout),
+		kgo.MetadataMaxAge(metadataAge),
 		kgo.RetryTimeoutFn(p.retryFor),
 	}
 	if p.patient {

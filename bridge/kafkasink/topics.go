@@ -15,6 +15,11 @@ import (
 // idle stream notices a recreated topic in no other way.
 const settingsAge = 30 * time.Second
 
+// metadataAge is how long a transactional client uses its metadata unless a broker refuses a
+// request. kgo's five minutes open a connection of each quiet stream for nothing else. The
+// client learns of added partitions from refresh.
+const metadataAge = 30 * time.Minute
+
 // topics are the described topics of a session and the known ends of their logs. Owned
 // by the Sink's caller.
 type topics struct {
@@ -136,7 +141,7 @@ func (t *topics) refresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	t.read = time.Now()
-	found, err := t.client.Describe(ctx, namesOf(t.Needed())...)
+	found, err := t.client.DescribeAgain(ctx, namesOf(t.Needed())...)
 	if err != nil {
 		return nil //nolint:nilerr // producing waits for the brokers, and says so
 	}
@@ -151,6 +156,7 @@ func (t *topics) refresh(ctx context.Context) error {
 		}
 		if len(found[i].Partitions) > len(known.Partitions) {
 			known.Partitions = found[i].Partitions
+			t.client.ForceMetadataRefresh()
 		}
 	}
 	// A quiet partition grows by the marker of the last transaction, and by records of

@@ -248,20 +248,43 @@ func idle(t *testing.T, cfg kafkastream.Config, s *kafkasink.Sink) (bridge.Recei
 	return s.Publish(t.Context(), bridge.Batch{Checkpoint: c, From: c})
 }
 
-func TestIdleStreamSeesItsTopics(t *testing.T) {
-	t.Parallel()
-	cfg, s := ready(t)
-	client := connect(t, cfg)
+// addPartitions adds two partitions to the topic of events, and returns their number then.
+func addPartitions(t *testing.T, cfg kafkastream.Config) int {
+	t.Helper()
 	grown := int(cfg.Partitions) + 2
-	admin := kadm.NewClient(client)
+	admin := kadm.NewClient(connect(t, cfg))
 	must.Get(admin.UpdatePartitions(t.Context(), grown, cfg.Topic))(t)
 	for { // a broker knows them a moment after it has taken the request
 		topics := must.Get(admin.ListTopics(t.Context(), cfg.Topic))(t)
 		if len(topics[cfg.Topic].Partitions) == grown {
-			break
+			return grown
 		}
 		<-time.After(20 * time.Millisecond)
 	}
+}
+
+// TestAddedPartitionsAreUsed: a running stream writes to added partitions soon after it has
+// seen them.
+func TestAddedPartitionsAreUsed(t *testing.T) {
+	t.Parallel()
+	cfg, s := ready(t, exactly)
+	mustCommit(t, s, batch(cfg, 1))
+	grown := addPartitions(t, cfg)
+	s.AgeSettings()
+	admin, ctx := kadm.NewClient(connect(t, cfg)), kafkatest.Context(t)
+	for seq := 2; ; seq++ {
+		mustCommit(t, s, batch(cfg, seq))
+		ends := must.Get(admin.ListEndOffsets(ctx, cfg.Topic))(t)
+		if end, _ := ends.Lookup(cfg.Topic, int32(grown-1)); end.Offset > 0 {
+			return
+		}
+	}
+}
+
+func TestIdleStreamSeesItsTopics(t *testing.T) {
+	t.Parallel()
+	cfg, s := ready(t)
+	grown := addPartitions(t, cfg)
 	receipt, err := idle(t, cfg, s)
 	if err != nil || receipt.Topics[0].Partitions != grown {
 		t.Errorf("%v, topics %+v; want %d partitions", err, receipt.Topics, grown)
