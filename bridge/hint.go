@@ -4,6 +4,18 @@ package bridge
 // engine provides the texts, with its commands and settings, in engine.Config.Hints.
 type Hint string
 
+// HintTexts returns the text of a hint, or "" if it has none. It may be called concurrently. nil
+// has no texts.
+type HintTexts func(Hint) string
+
+// Of returns the text of a hint, or "".
+func (t HintTexts) Of(h Hint) string {
+	if t == nil {
+		return ""
+	}
+	return t(h)
+}
+
 // The hints of the engine, as Fault.HintCode.
 const (
 	HintAhead            Hint = "store-ahead"        // look at the history, then reset

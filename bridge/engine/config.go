@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -73,7 +74,7 @@ type Config struct {
 	Starts *Starts
 	// Hints are the texts of the engine's hints. A hint without a text is shown as its
 	// code.
-	Hints map[bridge.Hint]string
+	Hints bridge.HintTexts
 	// Log receives one record per change of state; nil discards them.
 	Log *slog.Logger
 
@@ -198,12 +199,7 @@ func (c *Config) complete() error {
 }
 
 // words returns the program's text for a hint, or its code if there is none.
-func (c *Config) words(h bridge.Hint) string {
-	if text, ok := c.Hints[h]; ok {
-		return text
-	}
-	return string(h)
-}
+func (c *Config) words(h bridge.Hint) string { return cmp.Or(c.Hints.Of(h), string(h)) }
 
 // hintOf returns the hint of a fault: that of the adapter, or else that of the program.
 func (c *Config) hintOf(f *bridge.Fault) string {

@@ -220,7 +220,7 @@ func TestUnseenIntruderEnds(t *testing.T) {
 // Every warning about a fencing says what to do.
 func TestFencedHint(t *testing.T) {
 	exactBubble(t, bridgetest.Export{PageSize: 100}, func(r *harness) {
-		r.cfg.Hints = map[bridge.Hint]string{bridge.HintOwner: "part them"}
+		r.cfg.Hints = func(h bridge.Hint) string { return map[bridge.Hint]string{bridge.HintOwner: "part them"}[h] }
 		r.spawn(bridgetest.NewGroup(r.t), "")
 		r.fences(3, 20*time.Second)
 		r.after(time.Second)

@@ -36,9 +36,9 @@ type Config struct {
 	Hooks []kgo.Hook
 	// Log receives the Kafka client's messages; nil discards them.
 	Log *slog.Logger
-	// Hints maps Fault.HintCode to the text of Fault.Hint. Without a text a Fault
-	// has only its HintCode.
-	Hints map[bridge.Hint]string
+	// Hints has the text of Fault.Hint for Fault.HintCode. Without a text a Fault has
+	// only its HintCode.
+	Hints bridge.HintTexts
 }
 
 // DefaultConfig returns the default of every setting.

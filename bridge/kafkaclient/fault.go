@@ -20,7 +20,7 @@ import (
 // Advise sets the advice of a Fault, and its hint if the program has a text for
 // it.
 func (c *Config) Advise(f *bridge.Fault, advice bridge.Hint) *bridge.Fault {
-	f.HintCode, f.Hint = advice, c.Hints[advice]
+	f.HintCode, f.Hint = advice, c.Hints.Of(advice)
 	return f
 }
 
@@ -78,7 +78,7 @@ func (c *Config) answerFault(f *bridge.Fault, topic string) bool {
 		f.Class, f.Reason, f.Hint = bridge.Permanent, reason, hint
 	}
 	advise := func(reason bridge.Reason, advice bridge.Hint) {
-		block(reason, c.Hints[advice])
+		block(reason, c.Hints.Of(advice))
 		f.HintCode = advice
 	}
 	switch answer {

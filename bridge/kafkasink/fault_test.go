@@ -22,7 +22,8 @@ func TestMissingTopic(t *testing.T) {
 	t.Parallel()
 	addrs := kafkatest.Brokers(t)
 	cfg := config(t, addrs, func(c *kafkastream.Config) {
-		c.CreateTopics, c.Hints = false, map[bridge.Hint]string{bridge.HintTopicMissing: "create it"}
+		c.CreateTopics = false
+		c.Hints = func(h bridge.Hint) string { return map[bridge.Hint]string{bridge.HintTopicMissing: "create it"}[h] }
 	})
 	s := open(t, cfg)
 	f := kafkatest.AsFault(t, tryRecover(t, s), bridge.Permanent, bridge.ReasonTopic)

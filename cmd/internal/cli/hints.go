@@ -156,10 +156,6 @@ func (a *App) Advised(fields [][2]string, stream string) [][2]string {
 }
 
 // hintsOf returns EngineHints with the stream in their commands.
-func hintsOf(stream string) map[bridge.Hint]string {
-	hints := make(map[bridge.Hint]string, len(EngineHints))
-	for advice, text := range EngineHints {
-		hints[advice] = process.NameStream(text, stream)
-	}
-	return hints
+func hintsOf(stream string) bridge.HintTexts {
+	return func(h bridge.Hint) string { return process.NameStream(EngineHints[h], stream) }
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"exportbridge/bridge"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cmd/internal/process"
 	"exportbridge/cursorstore"
@@ -43,7 +44,7 @@ func (a *App) Settings(need config.Uses, preset map[string]string) (*config.Sett
 // several streams.
 func hint(s *config.Settings) {
 	for i := range s.Streams {
-		hints := EngineHints
+		hints := func(h bridge.Hint) string { return EngineHints[h] }
 		if len(s.Streams) > 1 || s.ConfigFile != "" {
 			hints = hintsOf(s.Streams[i].Name)
 		}
