@@ -261,7 +261,7 @@ func (t *scratch) dropTwins(p *bridge.Page) (dropped int, shares bool) {
 	for size < 2*len(p.Events) {
 		size *= 2
 	}
-	if len(t.slots) < size {
+	if n := len(t.slots); n < size || n > 16*size { // a quiet stream keeps little
 		t.slots = make([]int32, size)
 	}
 	slots := t.slots[:size]
