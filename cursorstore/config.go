@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -161,14 +162,27 @@ func (c *Config) options() (*redis.UniversalOptions, error) {
 	p.Add(c.useTLS(o, t))
 	if c.PasswordFile != "" {
 		o.CredentialsProviderContext = func(context.Context) (string, string, error) {
-			password, err := bridge.ReadSecretFile(c.PasswordFile)
-			if err != nil {
-				return "", "", fmt.Errorf("reload REDIS_PASSWORD_FILE: %w", err)
-			}
-			return o.Username, password, nil
+			password, err := c.rereadPassword()
+			return o.Username, password, err
 		}
 	}
 	return o, p.Err()
+}
+
+// rereadPassword returns the present content of PasswordFile. A file without one is no login
+// without a password: it is being replaced.
+func (c *Config) rereadPassword() (string, error) {
+	password, err := bridge.ReadSecretFile(c.PasswordFile)
+	if err == nil && strings.TrimSpace(password) == "" {
+		err = errors.New("the file is empty")
+	}
+	if err != nil {
+		return "", &bridge.Fault{
+			Code: "password", Hint: "write the password into the file of REDIS_PASSWORD_FILE; it is read again",
+			Err: fmt.Errorf("reload REDIS_PASSWORD_FILE: %w", err),
+		}
+	}
+	return password, nil
 }
 
 // useTLS sets how o dials: with TLS if the URL says so. The dialer sets the server name of

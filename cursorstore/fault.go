@@ -78,6 +78,9 @@ var symptoms = []symptom{
 // and hint. It never contains a password: go-redis's errors do not.
 func (c *Client) explain(err error) error {
 	located := fmt.Errorf("redis at %s: %w", c.where, err)
+	if f, ok := errors.AsType[*bridge.Fault](err); ok { // there is no password to log in with
+		return &bridge.Fault{Class: f.Class, Code: f.Code, Hint: f.Hint, Err: located}
+	}
 	message := err.Error()
 	if strings.Contains(message, "WRONGTYPE") || errors.Is(err, errLargeReply) {
 		return foreign("a key of the stream", err)

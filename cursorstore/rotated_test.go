@@ -75,11 +75,13 @@ func TestFilesAreReadAgain(t *testing.T) {
 	must.Do(t, load(cfg))
 	write(cfg.PasswordFile, "wr0ng")
 	wantFault(t, load(cfg), bridge.Permanent, "REDIS_PASSWORD")
+	write(cfg.PasswordFile, "\n") // while it is replaced
+	wantFault(t, load(cfg), bridge.Transient, "REDIS_PASSWORD_FILE")
 	for _, file := range []string{cfg.TLSKeyFile, cfg.PasswordFile} {
 		must.Do(t, os.Remove(file))
 	}
 	must.Be(t, load(cfg), nil, "REDIS_TLS_KEY_FILE")
 	cfg.TLSKeyFile, cfg.TLSCertFile, cfg.TLSCert, cfg.TLSKey = "", "", "", ""
 	server.Load().ClientAuth = tls.NoClientCert
-	must.Be(t, load(cfg), nil, "REDIS_PASSWORD_FILE")
+	wantFault(t, load(cfg), bridge.Transient, "REDIS_PASSWORD_FILE")
 }
