@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -84,6 +85,16 @@ func (c *Config) Unsafe() []string {
 		list = append(list, "KAFKA_SASL_INSECURE")
 	}
 	return list
+}
+
+// Alike reports whether clients of both connect in the same way, as the same user. Reports, logs
+// and limits of topics may differ.
+func (c *Config) Alike(other *Config) bool {
+	connection := func(c Config) Config {
+		c.Report, c.Hooks, c.Log, c.Hints, c.MaxMessage = nil, nil, nil, nil, 0
+		return c
+	}
+	return reflect.DeepEqual(connection(*c), connection(*other))
 }
 
 // Tell calls Report, if there is one.

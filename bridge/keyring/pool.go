@@ -1,18 +1,17 @@
 package keyring
 
 import (
-	"fmt"
-	"strings"
+	"slices"
 	"sync"
 
 	"exportbridge/bridge/seal"
 )
 
-// Pool lets the streams and jobs of a process share the Ring of a topic. The zero value is
-// ready for use; it may be used concurrently.
+// Pool lets the streams and jobs of a process share the Ring of a topic if they connect to Kafka
+// in the same way. The zero value is ready for use; it may be used concurrently.
 type Pool struct {
 	mu    sync.Mutex // guards all below
-	rings map[string]*shared
+	rings []*shared
 }
 
 type shared struct {
@@ -33,25 +32,25 @@ func (u *user) Close() { u.leave() }
 func (p *Pool) Use(cfg Config) seal.Keys {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	name := fmt.Sprint(strings.Join(cfg.Kafka.Brokers, ","), " ", cfg.Topic, " ", cfg.Master)
-	s := p.rings[name]
-	if s == nil {
-		s = &shared{Ring: New(cfg)}
-		if p.rings == nil {
-			p.rings = make(map[string]*shared)
-		}
-		p.rings[name] = s
+	same := func(s *shared) bool {
+		return s.cfg.Topic == cfg.Topic && s.cfg.Master.String() == cfg.Master.String() && s.cfg.Kafka.Alike(&cfg.Kafka)
 	}
+	at := slices.IndexFunc(p.rings, same)
+	if at < 0 {
+		at = len(p.rings)
+		p.rings = append(p.rings, &shared{Ring: New(cfg)})
+	}
+	s := p.rings[at]
 	s.users++
-	return &user{s.Ring, sync.OnceFunc(func() { p.leave(name, s) })}
+	return &user{s.Ring, sync.OnceFunc(func() { p.leave(s) })}
 }
 
-func (p *Pool) leave(name string, s *shared) {
+func (p *Pool) leave(s *shared) {
 	p.mu.Lock()
 	s.users--
 	last := s.users == 0
 	if last {
-		delete(p.rings, name)
+		p.rings = slices.DeleteFunc(p.rings, func(each *shared) bool { return each == s })
 	}
 	p.mu.Unlock()
 	if last {

@@ -13,9 +13,11 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/keyring"
 	"exportbridge/bridge/seal"
@@ -335,5 +337,34 @@ func TestPool(t *testing.T) {
 	defer c.Close()
 	if keysOf(t, c, "anna")[0].ID != id {
 		t.Error("a later user has another key")
+	}
+}
+
+// TestPoolOfChangedLogin: after a reload of the settings, a stream logs in with the new user,
+// while its predecessor still holds a ring of the same topic.
+func TestPoolOfChangedLogin(t *testing.T) {
+	t.Parallel()
+	cluster := servers.EmbeddedKafka(t)
+	var users sync.Map // that logged in
+	cluster.Logins(func(first []byte, _ *kmsg.SASLAuthenticateResponse) {
+		users.Store(strings.Split(string(first), "\x00")[1], true)
+	})
+	cfg := keyring.Config{Kafka: kafkaclient.DefaultConfig(), Topic: "keys", Master: master(t, 1)}
+	cfg.Kafka.Brokers = cluster.ListenAddrs()
+	kafkatest.CreateTopic(t, cfg.Kafka.Brokers, cfg.Topic, 1, map[string]*string{"cleanup.policy": new("compact")})
+	cfg.Kafka.SASLMechanism, cfg.Kafka.SASLUsername, cfg.Kafka.SASLPassword = "PLAIN", "former", "secret"
+	cfg.Kafka.SASLInsecure = true
+	var pool keyring.Pool
+	before := pool.Use(cfg)
+	defer before.Close()
+	id := keysOf(t, before, "anna")[0].ID
+	cfg.Kafka.SASLUsername = "new"
+	after := pool.Use(cfg)
+	defer after.Close()
+	if keysOf(t, after, "anna")[0].ID != id {
+		t.Error("the new user finds another key")
+	}
+	if _, ok := users.Load("new"); !ok {
+		t.Error("the new user did not log in")
 	}
 }
