@@ -73,27 +73,46 @@ Redis and the processes are not asked.`,
 			return cli.WrongUsage("exportbridge status --group", "--group and --watch are mutually exclusive")
 		case group:
 			return showGroup(ctx, a, stream, *asJSON)
+		case watch:
+			return watchStatus(ctx, a, stream, *asJSON)
 		}
-		for {
-			all, err := statusOfAll(ctx, a, stream, *asJSON)
-			switch {
-			case watch && ctx.Err() != nil:
-				return nil
-			case err != nil:
-				return err
-			}
-			if err := printStatus(a, all, *asJSON, watch); err != nil {
-				return err
-			}
-			if !watch {
-				return unreachable(all)
-			}
-			if bridge.Sleep(ctx, watchInterval); ctx.Err() != nil {
-				return nil
-			}
+		all, err := statusOfAll(ctx, a, stream, *asJSON)
+		if err == nil {
+			err = printStatus(a, all, *asJSON, false)
 		}
+		if err != nil {
+			return err
+		}
+		return unreachable(all)
 	})
 	return cmd
+}
+
+// watchStatus shows the status until ctx ends. Settings are loaded each time, so that streams come
+// and go. If that fails later on, as while their file is written, the last status stays.
+func watchStatus(ctx context.Context, a *cli.App, stream string, asJSON bool) error {
+	shown, said := false, ""
+	for ctx.Err() == nil {
+		all, err := statusOfAll(ctx, a, stream, asJSON)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && !shown:
+			return err
+		case err != nil:
+			if text := err.Error(); text != said {
+				said = text
+				fmt.Fprintf(a.Stderr, "status not updated: %s\n", text)
+			}
+		default:
+			shown, said = true, ""
+			if err := printStatus(a, all, asJSON, true); err != nil {
+				return err
+			}
+		}
+		bridge.Sleep(ctx, watchInterval)
+	}
+	return nil
 }
 
 // statusOfAll reads the status of the named stream, or of all streams. Unless full is true,

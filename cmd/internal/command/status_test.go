@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -252,6 +254,51 @@ func TestWatchWarnsOnce(t *testing.T) {
 	got := runOn(ctx, cli.Stdio{Stdout: &frames{end: interrupt}}, w.env, "status", "--watch", "--json")
 	if got.code != cli.ExitOK || strings.Count(got.stderr, "warning: ") != 1 {
 		t.Errorf("%+v, want one warning", got)
+	}
+}
+
+// scene is an output that calls act for each write.
+type scene func(text string)
+
+func (s scene) Write(p []byte) (int, error) {
+	s(string(p))
+	return len(p), nil
+}
+
+// TestWatchOfBrokenSettings: a watch goes on while the file of BRIDGE_CONFIG is half written,
+// and says so.
+func TestWatchOfBrokenSettings(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.env["BRIDGE_CONFIG"] = filepath.Join(t.TempDir(), "streams.yaml")
+	write := func(text string) { must.Do(t, os.WriteFile(w.env["BRIDGE_CONFIG"], []byte(text), 0o600)) }
+	const whole, half = "streams:\n  events: {}\n", "streams:\n  events: {EXPORT_PAGE"
+	write(whole)
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	var frames int
+	var said string
+	std := cli.Stdio{
+		Stdout: scene(func(text string) {
+			if frames += strings.Count(text, "\n"); frames > 1 {
+				interrupt()
+			}
+			write(half)
+		}),
+		Stderr: scene(func(text string) {
+			said += text
+			write(whole)
+		}),
+	}
+	got := runOn(ctx, std, w.env, "status", "--watch", "--json")
+	if got.code != cli.ExitOK || frames != 2 || !strings.HasPrefix(said, "status not updated: ") ||
+		!strings.Contains(said, "streams.yaml") {
+		t.Errorf("exit code %d, %d frames, said %q", got.code, frames, said)
+	}
+	// A watch that never showed anything has wrong settings.
+	write(half)
+	if got := runProgram(t, w.env, "status", "--watch"); got.code != cli.ExitUsage {
+		t.Errorf("wrong from the start: %+v", got)
 	}
 }
 
