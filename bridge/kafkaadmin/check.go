@@ -86,12 +86,8 @@ func (c *check) fail(f *bridge.Fault) {
 
 // all checks everything but the brokers.
 func (c *check) all(ctx context.Context) {
-	needed := c.Topics.Needed()
-	if c.Topics.Keys != "" {
-		needed = append(needed, c.Topics.Keys)
-	}
 	var err error
-	if c.topics, err = c.Topics.Describe(c.client.Describe(ctx, needed...)); err != nil {
+	if c.topics, err = c.Topics.Describe(c.client.Describe(ctx, c.Topics.Own()...)); err != nil {
 		c.fail(c.client.Explain(err, c.Topics.Events))
 		return
 	}

@@ -172,7 +172,7 @@ func (m *maker) create(ctx context.Context, topics []PlannedTopic) error {
 	req.TimeoutMillis = int32(createTimeout.Milliseconds())
 	var names []string
 	for i := range topics {
-		if topics[i].Exists {
+		if !topics[i].Lacks() {
 			continue
 		}
 		names = append(names, topics[i].Name)

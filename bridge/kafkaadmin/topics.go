@@ -2,7 +2,10 @@ package kafkaadmin
 
 import (
 	"context"
+	"errors"
 	"slices"
+
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaclient"
@@ -29,6 +32,9 @@ type PlannedTopic struct {
 	// OnDemand is true for the job topic, which the first job creates. It is also true for
 	// the attestation topic, which the bridge creates if that is allowed.
 	OnDemand bool `json:"on_demand,omitempty"`
+	// Denied is true for a topic of OnDemand that may not be described. Whether it exists is
+	// unknown, and Create leaves it out.
+	Denied bool `json:"denied,omitempty"`
 	// Partitions, Replication and Configs are those of an existing topic, or those of a
 	// topic that will be created. Replication -1 is the brokers' default. Configs lists
 	// only relevant settings.
@@ -39,6 +45,9 @@ type PlannedTopic struct {
 	// Create does not change them.
 	Differences []string `json:"differences,omitempty"`
 }
+
+// Lacks reports whether the topic is known not to exist.
+func (t PlannedTopic) Lacks() bool { return !t.Exists && !t.Denied }
 
 // Missing returns the number of required topics that do not exist.
 func (p *TopicPlan) Missing() int {
@@ -68,8 +77,7 @@ func (s *Stream) Create(ctx context.Context) (TopicPlan, error) {
 	return kafkaclient.With(ctx, &s.Config, s.Topics.Events,
 		func(ctx context.Context, client *kafkaclient.Client) (TopicPlan, error) {
 			plan, err := s.plan(ctx, client)
-			missing := func(t PlannedTopic) bool { return !t.Exists }
-			if err != nil || !slices.ContainsFunc(plan.Topics, missing) {
+			if err != nil || !slices.ContainsFunc(plan.Topics, PlannedTopic.Lacks) {
 				return plan, err
 			}
 			if err := s.maker(client).create(ctx, plan.Topics); err != nil {
@@ -80,7 +88,7 @@ func (s *Stream) Create(ctx context.Context) (TopicPlan, error) {
 }
 
 func (s *Stream) plan(ctx context.Context, client *kafkaclient.Client) (TopicPlan, error) {
-	topics, err := s.Topics.Describe(client.Describe(ctx, s.Topics.All()...))
+	topics, err := s.Topics.Describe(client.Describe(ctx, s.Topics.Own()...))
 	if err != nil {
 		return TopicPlan{}, err
 	}
@@ -90,7 +98,7 @@ func (s *Stream) plan(ctx context.Context, client *kafkaclient.Client) (TopicPla
 	add := func(role string, state *kafkaclient.Topic) {
 		if state != nil {
 			t := m.planned(state, replicas)
-			t.Role, t.OnDemand = role, state == topics.Jobs || state == topics.Attest
+			t.Role = role
 			plan.Topics = append(plan.Topics, t)
 		}
 	}
@@ -99,8 +107,22 @@ func (s *Stream) plan(ctx context.Context, client *kafkaclient.Client) (TopicPla
 	}
 	add("dead letters", topics.DeadLetters)
 	add("checkpoints", topics.Checkpoints)
-	add("jobs", topics.Jobs)
-	add("attestation", topics.Attest)
+	for _, beside := range []struct{ role, name string }{{"jobs", s.Topics.Jobs}, {"attestation", s.Topics.Attest}} {
+		if beside.name == "" {
+			continue
+		}
+		// Each on its own: the stream runs without the grants of jobs and the attestation.
+		found, err := client.Describe(ctx, beside.name)
+		t := PlannedTopic{Name: beside.name, Denied: errors.Is(err, kerr.TopicAuthorizationFailed)}
+		switch {
+		case err == nil:
+			t = m.planned(&found[0], replicas)
+		case !t.Denied:
+			return TopicPlan{}, err
+		}
+		t.Role, t.OnDemand = beside.role, true
+		plan.Topics = append(plan.Topics, t)
+	}
 	add("keys", topics.Keys)
 	return plan, nil
 }

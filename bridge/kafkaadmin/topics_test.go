@@ -381,10 +381,9 @@ func TestGrantsOfReplay(t *testing.T) {
 	}
 }
 
-// TestCheckWithoutJobs: a user who may run the stream, and not its jobs, is warned about the
-// topic of jobs only.
-func TestCheckWithoutJobs(t *testing.T) {
-	t.Parallel()
+// withoutJobs returns a stream whose user may run it, and not its jobs. All its topics exist.
+func withoutJobs(t *testing.T) kafkastream.Config {
+	t.Helper()
 	var acls []kfake.ACL
 	allow := func(resource kmsg.ACLResourceType, name string, pattern kmsg.ACLResourcePatternType) {
 		acls = append(acls, kfake.ACL{
@@ -404,6 +403,14 @@ func TestCheckWithoutJobs(t *testing.T) {
 	})
 	must.Get(needs(cfg).Create(t.Context()))(t)
 	cfg.SASLUsername, cfg.SASLPassword = "writer", "secret"
+	return cfg
+}
+
+// TestCheckWithoutJobs: a user who may run the stream, and not its jobs, is warned about the
+// topic of jobs only.
+func TestCheckWithoutJobs(t *testing.T) {
+	t.Parallel()
+	cfg := withoutJobs(t)
 	warned := false
 	for _, found := range needs(cfg).Check(t.Context()) {
 		if found.Level == kafkaadmin.LevelFail {
@@ -414,5 +421,23 @@ func TestCheckWithoutJobs(t *testing.T) {
 	}
 	if !warned {
 		t.Error("no word about the topic of jobs")
+	}
+}
+
+// TestPlanWithoutJobs: a plan of such a user has the topics of the stream, and names the topic of
+// jobs. Create leaves that topic out.
+func TestPlanWithoutJobs(t *testing.T) {
+	t.Parallel()
+	s := needs(withoutJobs(t))
+	for name, of := range map[string]func(context.Context) (kafkaadmin.TopicPlan, error){"plan": s.Plan, "create": s.Create} {
+		plan, err := of(t.Context())
+		if err != nil || len(plan.Topics) != 4 || plan.Missing() != 0 {
+			t.Errorf("%s: %+v, %v", name, plan, err)
+			continue
+		}
+		want := kafkaadmin.PlannedTopic{Name: "exportbridge.checkpoints.jobs", Role: "jobs", OnDemand: true, Denied: true}
+		if diff := cmp.Diff(want, plan.Topics[3]); diff != "" {
+			t.Errorf("%s: the topic of jobs differs (-want +got):\n%s", name, diff)
+		}
 	}
 }

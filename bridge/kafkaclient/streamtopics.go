@@ -34,9 +34,11 @@ func (t *Topics) Published() []string { return append(t.OfEvents(), named(t.Dead
 // Needed lists the topics that the stream requires.
 func (t *Topics) Needed() []string { return append(t.Published(), named(t.Checkpoints)...) }
 
-// All returns the topics of Needed, those that the first job and the first attestation
-// create, and the topic of keys.
-func (t *Topics) All() []string { return append(t.Needed(), named(t.Jobs, t.Attest, t.Keys)...) }
+// Own lists the topics of Needed, and the topic of keys.
+func (t *Topics) Own() []string { return append(t.Needed(), named(t.Keys)...) }
+
+// All returns the topics of Own, and those that the first job and the first attestation create.
+func (t *Topics) All() []string { return append(t.Own(), named(t.Jobs, t.Attest)...) }
 
 func named(all ...string) []string {
 	return slices.DeleteFunc(all, func(name string) bool { return name == "" })

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/cmd/internal/cli"
@@ -97,6 +100,31 @@ func TestTopicsACLs(t *testing.T) {
 	}
 	if got.code != cli.ExitOK || strings.Count(got.stdout, "\n") != 8+1+7 || !strings.Contains(got.stderr, "<principal>") {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestTopicsWithoutJobs: a topic of jobs that may not be described is named beside the others.
+func TestTopicsWithoutJobs(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{"REDIS_URL": "redis://" + servers.FreeAddress(t)}
+	var acls []kfake.ACL
+	for _, topic := range []string{"export.events", "dlq.export.events", "exportbridge.checkpoints"} {
+		acls = append(acls, kfake.ACL{
+			Resource: kmsg.ACLResourceTypeTopic, Name: topic, Pattern: kmsg.ACLResourcePatternTypeLiteral,
+			Operation: kmsg.ACLOperationDescribe, Allow: true,
+		})
+	}
+	secureKafka(t, env, acls...)
+	for _, args := range []string{"plan", "create --execute"} {
+		got := runProgram(t, env, append([]string{"topics"}, strings.Fields(args)...)...)
+		if got.code != cli.ExitOK {
+			t.Errorf("topics %s: %+v", args, got)
+		}
+		wantLines(t, got.stdout, []string{
+			`^export.events .* exists `, `^exportbridge.checkpoints.jobs +events +jobs +denied +unknown +unknown$`,
+			`^exportbridge.checkpoints.jobs may not be described, .* topics plan --acls$`,
+			`^Every required topic exists; nothing was changed.$`,
+		})
 	}
 }
 

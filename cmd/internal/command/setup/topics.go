@@ -50,7 +50,8 @@ func newTopicsPlanCommand(a *cli.App) *cobra.Command {
 		Use:   "plan",
 		Short: "Compare topics with the settings",
 		Long: `Show the topics of the streams, whether they exist, and how they differ from the
-settings. The command is read-only. --acls prints the commands that grant the
+settings. The command is read-only. A topic of jobs or of the attestation that
+may not be described is denied. --acls prints the commands that grant the
 required permissions, for the administrator of the cluster.`,
 		Example: `  exportbridge topics plan
   exportbridge topics plan --acls
@@ -168,7 +169,7 @@ func (r *TopicsReport) add(ctx context.Context, st *config.Stream, create bool) 
 	}
 	var missing []string
 	for _, topic := range plan.Topics {
-		if !topic.Exists {
+		if topic.Lacks() {
 			missing = append(missing, topic.Name)
 		}
 	}
@@ -250,7 +251,7 @@ func merged(list, more []string) []string {
 func (r *TopicsReport) missing() (required, onDemand int) {
 	for i := range r.Topics {
 		switch t := &r.Topics[i]; {
-		case t.Exists:
+		case !t.Lacks():
 		case t.OnDemand:
 			onDemand++
 		default:
@@ -295,6 +296,8 @@ func printTopics(a *cli.App, r *TopicsReport, o topicsOptions) error {
 		t := &r.Topics[i]
 		state := "exists"
 		switch {
+		case t.Denied:
+			state = "denied"
 		case slices.Contains(r.Created, t.Name):
 			state = "created"
 		case !t.Exists && t.OnDemand:
@@ -302,11 +305,14 @@ func printTopics(a *cli.App, r *TopicsReport, o topicsOptions) error {
 		case !t.Exists:
 			state = "missing"
 		}
-		replicas := strconv.Itoa(int(t.Replication))
-		if t.Replication < 0 {
+		partitions, replicas := strconv.Itoa(int(t.Partitions)), strconv.Itoa(int(t.Replication))
+		switch {
+		case t.Denied:
+			partitions, replicas = "unknown", "unknown"
+		case t.Replication < 0:
 			replicas = "default"
 		}
-		table = append(table, []string{t.Name, t.Stream, t.Role, state, strconv.Itoa(int(t.Partitions)), replicas})
+		table = append(table, []string{t.Name, t.Stream, t.Role, state, partitions, replicas})
 		notes = append(notes, t.notes()...)
 	}
 	if err := a.PrintTable(table); err != nil {
@@ -338,6 +344,8 @@ func (r *TopicsReport) outcome(o topicsOptions) string {
 	switch {
 	case r.Changed:
 		return cli.Counted(len(r.Created), "topic") + " created."
+	case missing+later == 0 && slices.ContainsFunc(r.Topics, func(t reportedTopic) bool { return t.Denied }):
+		return "Every required topic exists; nothing was changed."
 	case missing+later == 0:
 		return "Every topic exists; nothing was changed."
 	case missing == 0 && o.create:
@@ -352,6 +360,10 @@ func (r *TopicsReport) outcome(o topicsOptions) string {
 
 // notes are the lines about a topic below the table.
 func (t *reportedTopic) notes() []string {
+	if t.Denied {
+		return []string{t.Name + " may not be described, and is left out: the stream itself does not need it; " +
+			"for the grants: exportbridge topics plan --acls"}
+	}
 	lines := []string{t.Name + " " + retentionText(t.Configs)}
 	if len(t.Configs) > 0 {
 		lines = append(lines, "  "+configText(t.Configs))
