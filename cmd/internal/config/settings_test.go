@@ -126,6 +126,20 @@ func TestLoadProblems(t *testing.T) {
 			nil,
 		},
 		{
+			"two hosts of one source, one topic",
+			[]string{"BRIDGE_STREAMS=events,more", "STREAM_MORE_EXPORT_RESOURCE=events", "KAFKA_TOPIC=all",
+				"EXPORT_SOURCE=acme", "EXPORT_URL=https://one.example.com/v1", "STREAM_MORE_EXPORT_URL=https://two.example.com/v1/"},
+			[]string{"BRIDGE_STREAMS: streams events and more have the same source and topic, remove one or set " +
+				"STREAM_MORE_KAFKA_TOPIC"},
+		},
+		{
+			"two sources, by host or name, one topic",
+			[]string{"BRIDGE_STREAMS=a,b,c", "EXPORT_RESOURCE=events", "KAFKA_TOPIC=all", "EXPORT_URL=https://one.example.com/v1",
+				"STREAM_B_EXPORT_URL=https://two.example.com/v1", "STREAM_C_EXPORT_URL=https://three.example.com/v1",
+				"STREAM_C_EXPORT_SOURCE=acme"},
+			nil,
+		},
+		{
 			"streams of different tenants, one topic",
 			[]string{"BRIDGE_STREAMS=a,b,c", "EXPORT_RESOURCE=events", "KAFKA_TOPIC=all",
 				"STREAM_A_EXPORT_HEADERS=X-Tenant-Id: a", "STREAM_B_EXPORT_PARAMS=tenant=b"},

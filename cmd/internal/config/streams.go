@@ -5,6 +5,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkagroup"
@@ -84,11 +85,19 @@ func (l *loader) checkFleet(streams []Stream, need Uses) {
 
 func (st *Stream) sameSource(other *Stream) bool {
 	a, b := st.Export, other.Export
-	return a.URL == b.URL && a.Path == b.Path && a.Resource == b.Resource && a.APIKey == b.APIKey &&
+	sameHost := a.URL == b.URL || a.Source != "" && a.Source == b.Source && pathOf(a.URL) == pathOf(b.URL)
+	return sameHost && a.Path == b.Path && a.Resource == b.Resource && a.APIKey == b.APIKey &&
 		a.User == b.User && a.OAuth2ClientID == b.OAuth2ClientID && a.OAuth2TokenURL == b.OAuth2TokenURL &&
 		slices.Equal(a.OAuth2Params, b.OAuth2Params) &&
 		a.TLSCert == b.TLSCert && a.Headers == b.Headers && a.Params == b.Params &&
 		slices.Equal(slices.Sorted(slices.Values(a.Events)), slices.Sorted(slices.Values(b.Events)))
+}
+
+// pathOf returns what follows the host in EXPORT_URL: EXPORT_SOURCE stands for the host alone.
+func pathOf(address string) string {
+	_, after, _ := strings.Cut(address, "://")
+	_, path, _ := strings.Cut(after, "/")
+	return strings.TrimSuffix(path, "/")
 }
 
 // Owner returns the name of this process in checkpoints and answers.
