@@ -214,20 +214,24 @@ func (j *Jobs) Watch(ctx context.Context, id string, visit func(*kgo.Record)) er
 	}
 	defer client.Close()
 	var l *kafkaclient.PartitionLog
+	var topic [16]byte
 	for at, try := int64(0), 0; ctx.Err() == nil; {
-		c := kafkaclient.Chunk{Next: at}
+		var c kafkaclient.Chunk
 		if l == nil {
 			var all kafkaclient.Span
 			l, all, err = cfg.committedLog(ctx, client)
-			c.Next = all.From
+			if err == nil && l != nil && (l.ID() != topic || at > all.To) { // recreated, or cut
+				topic, at = l.ID(), all.From
+			}
 		}
 		if err == nil && l != nil {
-			c, err = l.Fetch(ctx, c.Next)
+			c, err = l.Fetch(ctx, at)
 		}
 		if err != nil && kafkaclient.IsPermanent(cfg.fault(err, cfg.CheckpointTopic)) {
 			return cfg.fault(err, cfg.CheckpointTopic)
 		}
 		if err != nil || l == nil {
+			l = nil // the next one may be of another topic with this name
 			bridge.Sleep(ctx, kafkaclient.Backoff(try))
 			try++
 			continue

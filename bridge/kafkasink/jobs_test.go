@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -19,6 +20,8 @@ import (
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/bridgetest/must"
+	"exportbridge/bridge/bridgetest/servers"
+	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/kafkastream"
 )
@@ -269,6 +272,36 @@ func TestWatchJob(t *testing.T) {
 	})
 	if want := []backfill.State{backfill.Running, backfill.Cancelled}; !slices.Equal(seen, want) || err != nil {
 		t.Errorf("saw %v, %v; want %v", seen, err, want)
+	}
+}
+
+// TestWatchJobInAnotherTopic: a cancellation is seen although the topic was recreated meanwhile, as
+// when it is restored.
+func TestWatchJobInAnotherTopic(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, kafkatest.Brokers(t), exactly)
+	job, _ := newJob(t, cfg, backfill.Replay, "aaaaaa")
+	put(t, jobsOf(cfg), job)
+	ctx, cancel := context.WithCancel(kafkatest.Context(t))
+	defer cancel()
+	client := kadm.NewClient(servers.Client(t, cfg.Brokers[0]))
+	topic, seen := kafkasink.JobsTopic(cfg.CheckpointTopic), 0
+	err := jobsOf(cfg).Watch(ctx, job.ID, func(j backfill.Job) {
+		if seen++; j.State == backfill.Cancelled {
+			cancel()
+			return
+		}
+		if seen > 1 {
+			return
+		}
+		must.Get(client.DeleteTopic(ctx, topic))(t)
+		kafkatest.CreateTopic(t, cfg.Brokers, topic, kafkaclient.CheckpointPartitions,
+			map[string]*string{"cleanup.policy": new("compact")})
+		job.State = backfill.Cancelled
+		put(t, jobsOf(cfg), job)
+	})
+	if err != nil || ctx.Err() == nil || job.State != backfill.Cancelled || seen < 2 {
+		t.Errorf("saw %d plans, %v; want the cancellation", seen, err)
 	}
 }
 
