@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"exportbridge/bridge/exportapi/exportsim"
+	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cmd/internal/dev/embedded"
 	"exportbridge/cursorstore"
@@ -40,6 +41,9 @@ type demoServers struct {
 // startServers starts the servers with a notStarted address, and puts their addresses
 // into the settings.
 func startServers(s *config.Settings, plan *demoPlan) (_ *demoServers, err error) {
+	if err := plan.check(s); err != nil {
+		return nil, err
+	}
 	v := new(demoServers)
 	defer func() {
 		if err != nil {
@@ -71,6 +75,28 @@ func startServers(s *config.Settings, plan *demoPlan) (_ *demoServers, err error
 		s.Cursor.URL = cursorstore.URL(v.redis.URL)
 	}
 	return v, nil
+}
+
+// check returns an error if the plan has the address of a server that the demo does not start.
+func (p *demoPlan) check(s *config.Settings) error {
+	kafka, api := false, false
+	for i := range s.Streams {
+		kafka = kafka || slices.Equal(s.Streams[i].Kafka.Brokers, []string{notStartedAddr})
+		api = api || s.Streams[i].Export.URL == notStartedURL
+	}
+	for _, server := range []struct {
+		address, flag, setting string
+		starts                 bool
+	}{
+		{p.kafkaAddr, "--kafka-addr", "KAFKA_BROKERS", kafka}, {p.apiAddr, "--api-addr", "EXPORT_URL", api},
+		{p.redisAddr, "--redis-addr", "REDIS_URL", s.Cursor.URL == notStartedRedis},
+	} {
+		if server.address != "" && !server.starts {
+			return cli.WrongUsage("remove one of them", "%s is the address of a server that the demo does not start, "+
+				"because %s names another one", server.flag, server.setting)
+		}
+	}
+	return nil
 }
 
 // startAPI starts the export API, once. It saves that the export grows, for a demo after one that

@@ -2,6 +2,7 @@ package dev
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -62,6 +63,29 @@ func TestDemoRequest(t *testing.T) {
 	if got, want := s.Streams[0].Engine.Origin.Request, given.Streams[0].Engine.Origin.Request; got != want ||
 		!got.Known() {
 		t.Errorf("the demo requests %s, others %s", got, want)
+	}
+}
+
+// The demo refuses the address of a server that it does not start, because a setting names another
+// one.
+func TestDemoAddressOfAnotherServer(t *testing.T) {
+	t.Parallel()
+	const free, other = "127.0.0.1:0", "127.0.0.1:7"
+	for variable, flag := range map[string]string{"KAFKA_BROKERS": "--kafka-addr", "EXPORT_URL": "--api-addr"} {
+		given := map[string]string{variable: other}
+		if variable == "EXPORT_URL" {
+			given[variable] = "http://" + other
+		}
+		s := must.Get(demoSettings(&cli.App{Given: given, Environ: []string{"EXPORT_API_KEY=any"}}))(t)
+		plan := &demoPlan{kafkaAddr: free, redisAddr: free, apiAddr: free, simulator: exportsim.Config{Events: 1, Seed: 1}}
+		v, err := startServers(s, plan)
+		if err == nil {
+			servers.CloseAtEnd(t, closer(v.close))
+		}
+		if wrong, ok := errors.AsType[*cli.Error](err); !ok || wrong.Code != cli.ExitUsage ||
+			!strings.Contains(err.Error(), flag) || !strings.Contains(err.Error(), variable) {
+			t.Errorf("%s beside %s: %v", flag, variable, err)
+		}
 	}
 }
 
