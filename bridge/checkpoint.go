@@ -375,7 +375,8 @@ func (c *Checkpoint) Validate() error {
 	}
 	for i := range topics {
 		t := &topics[i]
-		counts, times = append(counts, t.Start, t.End, int64(t.Partitions), int64(t.GrewFrom)), append(times, t.GrewAt)
+		counts = append(counts, t.Start, t.End, t.Lost, int64(t.Partitions), int64(t.GrewFrom))
+		times = append(times, t.GrewAt)
 	}
 	for _, n := range counts {
 		if n < 0 || n > MaxNumber {

@@ -34,6 +34,9 @@ type TopicState struct {
 	KeepsAll bool  `json:"keeps_all,omitempty"`
 	// Ends are lower bounds of the partitions' end offsets.
 	Ends Ends `json:"ends,omitempty"`
+	// Lost is the number of offsets that the end of the log has lost, until an operator accepts
+	// the loss: other writers may fill the log up again. Older versions drop it.
+	Lost int64 `json:"lost,omitempty"`
 }
 
 // CodeTopicLost is the Code of the Fault that TopicsLost returns.
@@ -141,6 +144,8 @@ func (t *TopicState) lossIn(found *TopicState) string {
 	switch {
 	case !t.Same(found):
 		return fmt.Sprintf("was deleted and recreated (id %s, previously %s)", found.ID, t.ID)
+	case t.Lost > 0:
+		return fmt.Sprintf("lost %d offsets at its end", t.Lost)
 	case found.End < t.End:
 		return fmt.Sprintf("ends %d offsets before its previous end", t.End-found.End)
 	case cut > 0:
@@ -163,6 +168,27 @@ func (t *TopicState) cutIn(found *TopicState) (partition int, cut int64) {
 		}
 	}
 	return 0, 0
+}
+
+// WithLoss returns the topics in was, with what the topics found have lost of their ends. It
+// returns nil if was records that already.
+func WithLoss(was, found []TopicState) []TopicState {
+	topics, news := slices.Clone(was), false
+	for i := range topics {
+		t := &topics[i]
+		now := FindTopic(found, t.Name)
+		if now == nil || t.Former || !t.Same(now) {
+			continue
+		}
+		_, cut := t.cutIn(now)
+		if lost := max(cut, t.End-now.End); lost > t.Lost {
+			t.Lost, news = lost, true
+		}
+	}
+	if !news {
+		return nil
+	}
+	return topics
 }
 
 // CarryOver returns the topics found, merged with their earlier state, and the event
@@ -226,7 +252,7 @@ func AsFound(known, found []TopicState) []TopicState {
 			if _, cut := t.cutIn(now); cut > 0 || now.End < t.End {
 				t.Ends = "" // it is unknown which partitions lost records
 			}
-			t.End, t.Start, t.KeepsAll = min(t.End, now.End), now.Start, now.KeepsAll
+			t.End, t.Start, t.KeepsAll, t.Lost = min(t.End, now.End), now.Start, now.KeepsAll, 0
 		}
 	}
 	return known

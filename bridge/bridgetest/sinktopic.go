@@ -65,6 +65,13 @@ func (p *Topic) Trim(n int, finite bool) {
 	p.records, p.trimmed, p.Finite = slices.Delete(p.records, 0, n), p.trimmed+n, finite
 }
 
+// Share adds n records of another stream, which only the extent of the topic shows.
+func (p *Topic) Share(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended += n
+}
+
 // Grow adds a partition.
 func (p *Topic) Grow() {
 	p.mu.Lock()

@@ -54,7 +54,7 @@
  *   kafkasink/producer.go    end                        END_TXN
  *   kafkasink/delivery.go    await, settle              a record that is refused
  *   engine/commit.go         heartbeat                  the heartbeat
- *   engine/topic.go          recordRules, recordCut     as the heartbeat, with other routes, rules or topics
+ *   engine/topic.go          recordRules, recordTopics  as the heartbeat, with other routes, rules or topics
  *   engine/stream.go         adopt                      adopt
  *   engine/mirror.go         offer, write, settle       mirror, with cursorstore/advance.lua
  *   engine/command.go        applyCommand, derive       requests, with cursorstore/inbox.lua

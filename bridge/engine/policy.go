@@ -49,6 +49,11 @@ type verdict struct {
 
 func (r *retries) reset() { r.n = 0 }
 
+// blocks reports whether one more malformed f blocks the stream.
+func (r *retries) blocks(f *bridge.Fault) bool {
+	return f.Class == r.class && f.Reason == r.reason && r.n >= triesBeforeBlock-1
+}
+
 // after counts a failure and returns the verdict.
 func (r *retries) after(f *bridge.Fault) verdict {
 	if f.Unsent && f.Class == bridge.Throttled { // no request was sent, so the state of the API is unknown

@@ -18,7 +18,7 @@ func (f *follower) recover(ctx context.Context) error {
 		return &sessionError{err}
 	}
 	if err := f.verify(ctx); err != nil {
-		return &sessionError{err}
+		return &sessionError{f.keepLoss(ctx, err)}
 	}
 	f.session.ready, f.schedule.due = true, time.Now()
 	switch until := f.e.cfg.Limits.Until; {

@@ -54,8 +54,7 @@ func (s *stream) recordRules(ctx context.Context) error {
 	return s.record(ctx, s.session.stamp(was, bridge.KindRoutes, s.committed.Version.Next()))
 }
 
-// recordCut commits the previous end of a truncated topic to the checkpoint. Records of the
-// aborted session remain in the log, and would hide the loss from later sessions.
+// recordCut commits the loss of a topic whose end was cut off while the session published.
 func (s *stream) recordCut(ctx context.Context, found []bridge.TopicState) error {
 	cut := s.incidents.cut
 	if cut == nil {
@@ -66,15 +65,37 @@ func (s *stream) recordCut(ctx context.Context, found []bridge.TopicState) error
 	reset := s.committed.Change
 	accepted := reset != nil && reset.Moves() && reset.At > bridge.Millis(s.incidents.cutAt)
 	if was != nil && now != nil && was.Same(now) && !accepted {
-		next := s.session.stamp(s.committed.Checkpoint, bridge.KindHeartbeat, s.committed.Version.Next())
-		was.End = max(was.End, now.End+cut.Offsets)
-		next.Topics = topics
-		if err := s.record(ctx, next); err != nil {
+		was.Lost = max(was.Lost, cut.Offsets)
+		if err := s.recordTopics(ctx, topics); err != nil {
 			return err
 		}
 	}
 	s.incidents.cut = nil
 	return nil
+}
+
+// keepLoss commits a loss that is about to block the stream. The records of other writers, and
+// those of aborted sessions, would hide the loss from later sessions.
+func (f *follower) keepLoss(ctx context.Context, err error) error {
+	fault := bridge.FaultOf(err)
+	if fault.Code != bridge.CodeTopicLost || !f.schedule.sessions.blocks(fault) {
+		return err
+	}
+	topics := bridge.WithLoss(f.committed.Topics, f.session.found)
+	if topics == nil {
+		return err
+	}
+	if failed := f.recordTopics(ctx, topics); failed != nil {
+		return failed
+	}
+	return bridge.TopicsLost(f.committed.Checkpoint, f.session.found)
+}
+
+// recordTopics commits topics that lost records. The position stays.
+func (s *stream) recordTopics(ctx context.Context, topics []bridge.TopicState) error {
+	next := s.session.stamp(s.committed.Checkpoint, bridge.KindHeartbeat, s.committed.Version.Next())
+	next.Topics = topics
+	return s.record(ctx, next)
 }
 
 // findTopics returns the topics of the session.
