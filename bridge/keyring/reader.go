@@ -7,7 +7,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/seal"
 )
 
@@ -32,12 +31,7 @@ type dataKey struct {
 // to read the topic. The caller closes it. Errors are bridge.Faults.
 func NewReader(ctx context.Context, cfg Config) (*Reader, error) {
 	cfg.Make = nil
-	t, err := cfg.open(ctx, func(t *kafkaclient.Topic) error {
-		if !t.Exists {
-			return fmt.Errorf("topic %s does not exist", t.Name)
-		}
-		return cfg.Kafka.CanRead(t)
-	})
+	t, err := cfg.open(ctx, cfg.canRead)
 	if err != nil {
 		return nil, err
 	}

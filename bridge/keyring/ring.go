@@ -52,6 +52,9 @@ type Ring struct {
 
 // New returns a Ring. It connects with the first call of Of. The caller closes it.
 func New(cfg Config) *Ring {
+	if cfg.ReadOnly {
+		cfg.Make = nil
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	r := &Ring{cfg: cfg, stop: stop, done: make(chan struct{}), keys: make(map[seal.Name]held),
 		nonces: make(map[seal.KeyID]seal.Secret), changed: make(chan struct{})}
@@ -86,7 +89,11 @@ func (r *Ring) change(do func()) {
 
 // follow reads the topic from its beginning, then what is added. It returns with an error.
 func (r *Ring) follow(ctx context.Context) error {
-	t, err := r.cfg.open(ctx, r.cfg.Kafka.CanKeepKeys)
+	check := r.cfg.Kafka.CanKeepKeys
+	if r.cfg.ReadOnly {
+		check = r.cfg.canRead
+	}
+	t, err := r.cfg.open(ctx, check)
 	if err != nil {
 		return err
 	}
@@ -111,6 +118,9 @@ func (r *Ring) follow(ctx context.Context) error {
 		}
 		if t.next != r.next {
 			r.change(func() { r.adopt(found, t.next) })
+		}
+		if r.cfg.ReadOnly {
+			continue
 		}
 		if _, err = publish(ctx, t.client, r.cfg.Topic, t.roll()); err != nil {
 			return err
@@ -147,7 +157,7 @@ func (r *Ring) Of(subjects []string) ([]*seal.Key, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	client, err := r.await(ctx, 0)
-	if err != nil {
+	if err != nil && (!r.cfg.ReadOnly || !unreadable(err)) {
 		return nil, err
 	}
 	var names []seal.Name
@@ -155,7 +165,7 @@ func (r *Ring) Of(subjects []string) ([]*seal.Key, error) {
 		names = append(names, r.cfg.Master.Name(s))
 	}
 	keys, unknown := r.find(names)
-	if len(unknown) == 0 {
+	if len(unknown) == 0 || r.cfg.ReadOnly {
 		return keys, nil
 	}
 	var records []*kgo.Record
@@ -202,7 +212,13 @@ func (r *Ring) await(ctx context.Context, end int64) (*kafkaclient.Client, error
 	}
 }
 
-// find returns the keys in use, and the names without one.
+// unreadable reports whether the topic is missing or may not be read.
+func unreadable(err error) bool {
+	reason := bridge.FaultOf(err).Reason
+	return reason == bridge.ReasonTopic || reason == bridge.ReasonAuth
+}
+
+// find returns the keys in use, and the names without one, whose values are withheld.
 func (r *Ring) find(names []seal.Name) (keys []*seal.Key, unknown []seal.Name) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -210,7 +226,7 @@ func (r *Ring) find(names []seal.Name) (keys []*seal.Key, unknown []seal.Name) {
 		k, known := r.keys[n]
 		switch {
 		case !known:
-			unknown = append(unknown, n)
+			unknown, keys = append(unknown, n), append(keys, seal.Withheld)
 		case k.id == seal.KeyID{}:
 			keys = append(keys, seal.Forgotten)
 		default:

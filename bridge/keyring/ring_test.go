@@ -2,6 +2,7 @@ package keyring_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -367,4 +368,42 @@ func TestPoolOfChangedLogin(t *testing.T) {
 	if _, ok := users.Load("new"); !ok {
 		t.Error("the new user did not log in")
 	}
+}
+
+// TestReadOnly: a ring that only reads finds the keys of subjects, makes none, and needs no topic.
+func TestReadOnly(t *testing.T) {
+	t.Parallel()
+	cfg := config(t)
+	had := keysOf(t, ring(t, cfg), "anna", "bert")
+	forget(t, cfg, "bert", true)
+	end := endOf(t, cfg)
+	reading := cfg
+	reading.ReadOnly, reading.Make = true, func(context.Context) error { panic("a topic is made") }
+	keys := keysOf(t, ring(t, reading), "anna", "bert", "new")
+	if keys[0].ID != had[0].ID || keys[1] != seal.Forgotten || keys[2] != seal.Withheld {
+		t.Errorf("keys %+v", keys)
+	}
+	if now := endOf(t, cfg); now != end {
+		t.Errorf("the topic ends at %d, and ended at %d", now, end)
+	}
+	reading.Topic += ".missing"
+	if keys := keysOf(t, ring(t, reading), "anna"); keys[0] != seal.Withheld {
+		t.Errorf("keys %+v of a missing topic", keys)
+	}
+}
+
+// endOf returns where the topic of keys ends.
+func endOf(t *testing.T, cfg keyring.Config) int64 {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Kafka.Brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ends, err := kadm.NewClient(client).ListEndOffsets(t.Context(), cfg.Topic)
+	end, ok := ends.Lookup(cfg.Topic, 0)
+	if err != nil || !ok {
+		t.Fatal(err)
+	}
+	return end.Offset
 }

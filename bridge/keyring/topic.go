@@ -22,6 +22,9 @@ type Config struct {
 	// Make, if not nil, is called if the topic is missing. It makes the topic, or returns a
 	// Fault.
 	Make func(context.Context) error
+	// ReadOnly lets a Ring write nothing. The values of a subject without a key are withheld, and
+	// all values if the topic is missing or may not be read.
+	ReadOnly bool
 	// TransactionalID is that of Rewrap.
 	TransactionalID string
 }
@@ -56,6 +59,14 @@ func (c *Config) open(
 		return nil, t.fault(err)
 	}
 	return t, nil
+}
+
+// canRead returns why the keys cannot be read, or nil.
+func (c *Config) canRead(t *kafkaclient.Topic) error {
+	if !t.Exists {
+		return bridge.Blockf("topic_missing", bridge.ReasonTopic, "", "topic %s does not exist", t.Name)
+	}
+	return c.Kafka.CanRead(t)
 }
 
 // find finds the topic, and the first offset.

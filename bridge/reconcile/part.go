@@ -71,8 +71,8 @@ type part struct {
 	was map[eventName]eventName
 	// unlike is set by a record under other rules whose name does not identify its event.
 	unlike bool
-	// replaced is set by an event whose record may have other bytes under the same rules.
-	replaced bool
+	// replaced are the ids of events whose records may have other bytes under the same rules.
+	replaced map[eventName]bool
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -86,9 +86,10 @@ func formName(of eventName, sum uint32) eventName {
 // recordName returns the name of the event of a record with this id and value.
 func (p *part) recordName(id, value []byte, r *kgo.Record) eventName {
 	rules, name := deadletter.Header(r, kafkarecord.HeaderRedacted), p.nameOf(id, value)
-	if rules != p.Redacted || p.replaced {
-		p.unlike = p.unlike || p.sharesID(id) ||
-			rules != "" && !kafkarecord.SameIDs(rules, p.Redacted) && (p.events[name].api > 0 || p.mayBeInRange(r))
+	if other := rules != p.Redacted; other || len(p.replaced) > 0 {
+		of := p.idName(id)
+		p.unlike = p.unlike || p.shared[of] && (other || p.replaced[of]) ||
+			other && rules != "" && !kafkarecord.SameIDs(rules, p.Redacted) && (p.events[name].api > 0 || p.mayBeInRange(r))
 	}
 	return name
 }
@@ -100,10 +101,10 @@ func (p *part) mayBeInRange(r *kgo.Record) bool {
 	return err != nil || p.found.Outside > 0 || !(&bridge.Origin{Start: p.From, End: p.To}).Outside(&e)
 }
 
-// sharesID reports whether several events have a record id.
-func (p *part) sharesID(id []byte) bool {
+// idName returns the name of a record id.
+func (p *part) idName(id []byte) eventName {
 	n := nameOf(id)
-	return p.shared[cmp.Or(p.was[n], n)]
+	return cmp.Or(p.was[n], n)
 }
 
 // comparable returns an error if unlike is set.
@@ -117,8 +118,7 @@ func (p *part) comparable() error {
 
 // nameOf returns the name of an event with a record id.
 func (p *part) nameOf(id, value []byte) eventName {
-	n := nameOf(id)
-	n = cmp.Or(p.was[n], n)
+	n := p.idName(id)
 	if p.shared[n] {
 		return formName(n, crc32.Checksum(value, castagnoli))
 	}
@@ -146,6 +146,7 @@ func (c *comparison) compare(ctx context.Context, begin, end int64) (*Report, er
 	p := &part{
 		comparison: c, begin: begin, end: end, since: begin,
 		events: make(map[eventName]copies), shared: make(map[eventName]bool), was: make(map[eventName]eventName),
+		replaced: make(map[eventName]bool),
 	}
 	if err := c.pages.each(ctx, begin, end, p.readPage); err != nil {
 		return nil, err
@@ -252,7 +253,9 @@ func (p *part) readPage(page *bridge.Page) error {
 		named, sum := nameOf(p.id), crc32.Checksum(e.Raw, castagnoli)
 		name := named
 		if s := e.Sums; s != nil {
-			p.replaced = p.replaced || s.Replaced
+			if s.Replaced {
+				p.replaced[named] = true
+			}
 			if eventName(s.WasRecord()) != named {
 				p.was[s.WasRecord()] = named
 			}
@@ -390,7 +393,7 @@ func (p *part) takeDeadLetters(ctx context.Context, missing map[eventName]int32)
 		if err != nil {
 			return err
 		}
-		if !l.Whole && (p.sharesID(id) || bridge.MayBeCut(l.ID) && missing[p.nameOf(id, nil)] == 0) {
+		if !l.Whole && (p.shared[p.idName(id)] || bridge.MayBeCut(l.ID) && missing[p.nameOf(id, nil)] == 0) {
 			unnamed = append(unnamed, l)
 			return nil
 		}

@@ -1,6 +1,7 @@
 package reconcile_test
 
 import (
+	"crypto/sha256"
 	"errors"
 	"testing"
 	"time"
@@ -43,6 +44,42 @@ func TestCompareBeyondOtherRules(t *testing.T) {
 				}
 				held := int64(len(test.held))
 				want(t, "compared", w.must(reconcile.Compare), counts{API: 4, Held: held, Missing: 4 - held})
+			})
+		})
+	}
+}
+
+// replacing is an export one of whose events has a constant in place of an encrypted value.
+type replacing struct {
+	source
+	id string
+}
+
+func (s replacing) Decode(p *bridge.Page) error {
+	err := s.source.Decode(p)
+	for i := range p.Events {
+		e := &p.Events[i]
+		sums := bridge.NewSums(sha256.Sum256, e.Raw, e.ID, false)
+		sums.Replaced = string(e.ID) == s.id
+		e.Sums = &sums
+	}
+	return err
+}
+
+// TestCompareReplaced: an event of a forgotten subject is compared by its id. Events that share
+// an id are compared by their bytes, and rejected if one of them is of a forgotten subject.
+func TestCompareReplaced(t *testing.T) {
+	all := items(6)
+	all[4].id, all[4].form = all[3].id, "other"
+	for id, rejected := range map[string]bool{"e0": false, "e3": true} {
+		t.Run(id, func(t *testing.T) {
+			inOwnWorld(t, all, all[:5], func(t *testing.T, w *world) {
+				w.ports.Source = replacing{source{w.source}, id}
+				if rejected {
+					w.refused(reconcile.Compare, reconcile.OtherRules)
+					return
+				}
+				want(t, "compared", w.must(reconcile.Compare), counts{API: 6, Held: 5, Missing: 1})
 			})
 		})
 	}

@@ -57,10 +57,14 @@ func UseKeys(st *config.Stream, pool *keyring.Pool) {
 	}
 }
 
-// KeysOf lets a command that publishes use the keys of encrypted values. Others withhold them.
+// KeysOf lets a command use the keys of encrypted values. One that publishes nothing makes none.
 func KeysOf(st *config.Stream, publishes bool) {
 	st.Export.Keys = seal.None
 	if publishes {
 		UseKeys(st, new(keyring.Pool))
+	} else if st.Export.Private.Encrypts() {
+		cfg := KeyConfig(st)
+		cfg.ReadOnly = true
+		st.Export.Keys = func() seal.Keys { return keyring.New(cfg) }
 	}
 }
