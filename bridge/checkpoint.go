@@ -206,7 +206,8 @@ type Checkpoint struct {
 	PositionTime  int64 `json:"position_time,omitempty"`
 	PositionByAPI bool  `json:"position_by_api,omitempty"`
 	// AdvanceTime is the server's time when the cursor last moved, in milliseconds since
-	// the epoch. Unlike event times, it always comes from one clock.
+	// the epoch. Unlike event times, it always comes from one clock. After a reset it is that of
+	// the target.
 	AdvanceTime int64 `json:"advance_time,omitempty"`
 	// Drained is true when the API had nothing more at this point.
 	Drained bool `json:"drained,omitempty"`

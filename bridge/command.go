@@ -156,7 +156,7 @@ func Reset(from Checkpoint, origin Origin, cmd Command) Checkpoint {
 		c.LastEventTime, c.PositionTime, c.AdvanceTime = from.LastEventTime, from.PositionTime, from.AdvanceTime
 		c.Overlap, c.OverlapTopics = from.Overlap, from.OverlapTopics
 	default:
-		c.PositionTime = cmd.Target.PositionTime
+		c.PositionTime, c.AdvanceTime = cmd.Target.PositionTime, cmd.Target.AdvanceTime
 	}
 	return c
 }

@@ -44,7 +44,7 @@ func (e *Entry) Target() Target {
 	return Target{
 		Cursor: e.Cursor, Tail: e.Tail, Carried: e.Carried, Border: e.Border, Start: e.Origin.Start,
 		Events: e.Events, Pages: e.Pages, Outside: e.Outside, Dropped: e.Dropped, PositionTime: e.PositionTime,
-		Entry: &version, Request: e.Origin.Request,
+		AdvanceTime: min(e.LastEventTime, e.AdvanceTime), Entry: &version, Request: e.Origin.Request,
 	}
 }
 

@@ -98,6 +98,27 @@ func TestOverlapKeepsUpdates(t *testing.T) {
 	}
 }
 
+// TestOverlapFromEntry: a stream that was reset to an entry of the history, whose cursor the API
+// then rejects, is read again from the time of the entry, not from the start of the export.
+func TestOverlapFromEntry(t *testing.T) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.source.Grow(95)
+		r.startRecovering("time")
+		r.after(5 * time.Second)
+		r.grow(30, time.Minute)
+		all := r.store.History()
+		entry := bridge.Entry{Checkpoint: all[len(all)/2]}
+		r.expire(entry.Cursor, func(at bridge.Position) bool { return at.Cursor == "" && at.Start > 0 })
+		r.command("r1", entry.Target())
+		r.wantIdleAfter(5 * time.Minute)
+		r.wantOnce()
+		from := min(entry.LastEventTime, entry.AdvanceTime) - time.Hour.Milliseconds()
+		if o := r.store.Checkpoint().Overlap; o == nil || !o.Done || o.From != from || from <= 0 {
+			t.Errorf("entry %s: the overlap is %+v, want it done, from %d", entry.Version, o, from)
+		}
+	})
+}
+
 // TestCurrentKeepsOverlap: a reset that keeps the position goes on with an overlap, so the
 // rest of it is not published again.
 func TestCurrentKeepsOverlap(t *testing.T) {
