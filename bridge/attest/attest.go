@@ -68,6 +68,9 @@ type Attestor struct {
 	// head is the value of the last record, if known is true. Owned by Run.
 	head  []byte
 	known bool
+	// after is the end of the last period that cannot be compared, and why is its error. Owned by Run.
+	after int64
+	why   error
 	shown atomic.Pointer[bridge.Attested]
 }
 
@@ -139,12 +142,18 @@ func (a *Attestor) step(ctx context.Context) (time.Duration, error) {
 	}
 	from, to, wait, err := a.next(ctx)
 	if wait > 0 || err != nil {
+		if err == nil && from == a.after {
+			err = a.why // the last record is still the one before the period
+		}
 		return wait, err
 	}
 	report, rejected, err := a.compare(ctx, from, to)
-	if _, ok := errors.AsType[*reconcile.RejectedError](err); ok {
+	if refused, ok := errors.AsType[*reconcile.RejectedError](err); ok {
 		err = bridge.Blockf("attest", bridge.ReasonConfig, fmt.Sprintf("exportbridge verify --stream %s --from %s --to %s",
 			a.Stream, bridge.BoundText(from), bridge.BoundText(to)), "%w", err) // verify knows the hint of each reason
+		if refused.Reason == reconcile.OtherRules && len(a.head) > 0 {
+			a.after, a.why = to, err // the records of the topic stay as they are: the next period may be comparable
+		}
 	}
 	if err != nil || !a.Owned() {
 		return 0, err
@@ -189,7 +198,7 @@ func (a *Attestor) next(ctx context.Context) (from, to int64, wait time.Duration
 		return 0, 0, 0, err
 	}
 	if last != nil {
-		from = last.To.UnixMilli()
+		from = max(a.after, last.To.UnixMilli())
 		to = a.floor(from) + a.Period.Milliseconds()
 		passed := time.UnixMilli(to).Add(a.Delay)
 		if s, ok := a.Live.Status(ctx); ok && s.Position.Before(passed) { // this read does not ask Kafka

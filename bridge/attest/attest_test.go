@@ -462,24 +462,6 @@ func TestDenied(t *testing.T) {
 	})
 }
 
-// TestRejected: where a period cannot be compared, the hint is the command that is rejected for the same reason, and
-// says what to do.
-func TestRejected(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a := w.attestor("a")
-		a.Compare = func(context.Context, int64, int64, reconcile.Mode) (*reconcile.Report, error) {
-			return nil, fmt.Errorf("other rules: %w", &reconcile.RejectedError{Reason: reconcile.OtherRules})
-		}
-		w.run(time.Minute, a)
-		w.chain(0)
-		got := a.Status(w.position).Warnings("events")
-		const want = "exportbridge verify --stream events --from 1999-12-31T23:00:00Z --to 2000-01-01T00:00:00Z"
-		if len(got) != 1 || got[0].Hint != want {
-			t.Errorf("the warnings are %+v, want the hint %s", got, want)
-		}
-	})
-}
-
 // TestFirst: the first period is over for as long as events of it may come.
 func TestFirst(t *testing.T) {
 	inWorld(t, func(w *world) {

@@ -111,7 +111,11 @@ func (c *Chain) Check(head []byte) []Break {
 		case before == nil && r.Seq == 1 && r.Previous != "":
 			add(r.Seq, "record %d says that it is not the first one", r.Seq)
 		}
-		if before != nil && r.Seq == want && !r.From.Equal(before.To) {
+		begins := r.From
+		if r.NotComparedFrom != nil {
+			begins = *r.NotComparedFrom
+		}
+		if before != nil && r.Seq == want && !begins.Equal(before.To) {
 			add(r.Seq, "record %d begins at %s, but record %d ends at %s", r.Seq, r.From.Format(time.RFC3339),
 				before.Seq, before.To.Format(time.RFC3339))
 		}
@@ -161,6 +165,13 @@ func (c *Chain) Uncovered(from, to int64) []Break {
 	case from != 0 && found[0].From.UnixMilli() > from:
 		all = append(all, Break{0, fmt.Sprintf("nothing is attested from %s to %s", instant(from),
 			found[0].From.Format(time.RFC3339))})
+	}
+	for i := range found {
+		r := &found[i]
+		if at := r.NotComparedFrom; at != nil && (i > 0 || from == 0) {
+			all = append(all, Break{r.Seq, fmt.Sprintf("nothing is attested from %s to %s: the events there have other ids and "+
+				"cannot be compared", at.UTC().Format(time.RFC3339), r.From.Format(time.RFC3339))})
+		}
 	}
 	if last := found[len(found)-1]; to != 0 && last.To.UnixMilli() < to {
 		all = append(all, Break{0, fmt.Sprintf("nothing is attested from %s to %s", last.To.Format(time.RFC3339),

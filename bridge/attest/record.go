@@ -25,9 +25,12 @@ type Record struct {
 	// Seq numbers the records of the stream from 1.
 	Seq int64 `json:"seq"`
 	// From is the beginning of the period, and To its end, exclusive. The period begins at
-	// the end of the period of the record before.
+	// the end of the period of the record before, but for NotComparedFrom.
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
+	// NotComparedFrom is the end of the period of the record before, if From is later: the events
+	// between the two have their ids by other rules for private data, and cannot be compared.
+	NotComparedFrom *time.Time `json:"not_compared_from,omitempty"`
 	// Topic is the topic of the events, or several, separated by ", ".
 	Topic string `json:"topic"`
 	// Listed counts the events of the period in the API, Digest is of their ids. Held counts
@@ -103,6 +106,9 @@ func (a *Attestor) recordOf(r *reconcile.Report, before []byte) (*Record, error)
 	}
 	if last != nil {
 		made.Seq, made.Previous = last.Seq+1, Hash(before)
+		if made.From.After(last.To) {
+			made.NotComparedFrom = &last.To
+		}
 	}
 	if r.Repair != nil {
 		made.Repaired = r.Repair.Events
