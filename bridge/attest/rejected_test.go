@@ -45,7 +45,7 @@ func TestOtherRules(t *testing.T) {
 			}
 			return compare(ctx, from, to, mode)
 		}
-		w.run(time.Hour, a)
+		w.run(time.Hour-5*time.Second, a) // between two steps
 		w.chain(2)
 		got := a.Status(w.position).Warnings("events")
 		if len(got) != 1 || !strings.Contains(got[0].Text, "other rules") {
