@@ -352,3 +352,38 @@ func TestPlanToAnotherList(t *testing.T) {
 		}
 	})
 }
+
+// TestPlanToUnknownList: an entry of an older version names no list. It is of the list that the
+// next entries name, unless the operator has accepted another one in between.
+func TestPlanToUnknownList(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
+		list := func(path string) string {
+			r.engine.Origin.Request = bridge.NewFingerprint([]bridge.RequestPart{{Name: bridge.PartPath, Value: path}})
+			r.control()
+			return r.engine.Origin.Request.Digest()
+		}
+		accept := func(source string) {
+			by := why
+			by.AcceptSource = source
+			must.Get(r.Move(t.Context(), r.plan(control.ResetToEarliest{}), by))(t)
+			r.runFor(2)
+		}
+		r.runFor(3)
+		old := r.now()
+		if old.Origin.Request.Known() {
+			t.Fatalf("the fingerprint is %s, want none", old.Origin.Request)
+		}
+		one := list("/one")
+		r.runFor(3)
+		m := r.plan(control.RewindToEntry{Entry: old.Version})
+		if notes := strings.Join(m.Notes, "\n"); strings.Contains(notes, "another list") {
+			t.Errorf("to the own list: notes %q", m.Notes)
+		}
+		accept(list("/two"))
+		_, err := r.Move(t.Context(), r.plan(control.RewindToEntry{Entry: old.Version}), why)
+		if refused := want[*control.RefusedError](t, err); !strings.Contains(refused.Detail, one) {
+			t.Errorf("refused because %s", refused.Detail)
+		}
+	})
+}

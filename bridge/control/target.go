@@ -182,7 +182,7 @@ func (p *planner) leftBehind(ctx context.Context) *bridge.Version {
 		return c.Kind == bridge.KindData && c.Version.Compare(at.Change.From) <= 0 && c.Cursor != p.from.Cursor
 	}
 	e, err := p.entry(ctx, p.newestLookup(matches))
-	if err != nil || len(p.otherList(e.Origin.Request, e.Cursor).Other) > 0 {
+	if err != nil || len(p.otherList(p.requestOf(ctx, &e.Checkpoint), e.Cursor).Other) > 0 {
 		return nil
 	}
 	return &e.Version
@@ -225,6 +225,7 @@ func isNoEntry(err error) bool {
 // moveToEntry plans a rewind.
 func (p *planner) moveToEntry(ctx context.Context, e found) *Move {
 	m := newMove("", e.Target(), p.repeatsAfter(ctx, e, e.Events))
+	m.target.Request = p.requestOf(ctx, &e.Checkpoint)
 	m.To, m.FirstPublished, m.ids = endpointOf(&e.Checkpoint), p.firstPublished(ctx, e.Entry), e.Origin.ItemID
 	switch {
 	case e.SamePosition(&p.from.Checkpoint):
@@ -233,6 +234,30 @@ func (p *planner) moveToEntry(ctx context.Context, e found) *Move {
 		m.note(aheadNote)
 	}
 	return m
+}
+
+// requestOf returns the fingerprint of the request that returned an entry's cursor. That of an
+// entry of an older version is the first one that a later commit has, unless an operator has
+// accepted another list in between: then it is unknown.
+func (p *planner) requestOf(ctx context.Context, e *bridge.Checkpoint) bridge.Fingerprint {
+	request := e.Origin.Request
+	if request.Known() || !p.from.Origin.Request.Known() {
+		return request
+	}
+	_, err := p.entry(ctx, p.newestLookup(func(c *bridge.Checkpoint) bool {
+		before := c.Version.Compare(e.Version) <= 0
+		if !before && c.Origin.Request.Known() {
+			request = c.Origin.Request
+			if ch := c.Change; ch != nil && ch.AcceptSource != "" && ch.From.Compare(e.Version) >= 0 {
+				request = ""
+			}
+		}
+		return before
+	}))
+	if err != nil {
+		return ""
+	}
+	return request
 }
 
 // firstPublished returns when the first event after an entry was published for the first
