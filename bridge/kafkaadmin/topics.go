@@ -49,17 +49,6 @@ type PlannedTopic struct {
 // Lacks reports whether the topic is known not to exist.
 func (t PlannedTopic) Lacks() bool { return !t.Exists && !t.Denied }
 
-// Missing returns the number of required topics that do not exist.
-func (p *TopicPlan) Missing() int {
-	n := 0
-	for i := range p.Topics {
-		if !p.Topics[i].Exists && !p.Topics[i].OnDemand {
-			n++
-		}
-	}
-	return n
-}
-
 // shownConfigs are the relevant settings of an existing topic.
 var shownConfigs = []string{
 	"cleanup.policy", "max.message.bytes", "message.timestamp.type", "min.insync.replicas", "retention.ms",

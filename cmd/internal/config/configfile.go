@@ -251,11 +251,6 @@ func (c *Changes) Restarted() string {
 	return strings.Join(all, " ")
 }
 
-// None reports whether there is no difference.
-func (c *Changes) None() bool {
-	return len(c.Process)+len(c.Added)+len(c.Removed)+len(c.Changed) == 0
-}
-
 // rereadSettings are read again from their files while a stream or the HTTP server runs.
 var rereadSettings = []string{
 	keyVariable, "EXPORT_TLS_CERT", "EXPORT_TLS_KEY", "KAFKA_SASL_PASSWORD", "KAFKA_TLS_CA", "KAFKA_TLS_CERT",
