@@ -90,11 +90,7 @@ func (a *App) completeStream(cmd *cobra.Command, _ []string, _ string) ([]string
 		cobra.CompDebugln(err.Error(), false)
 		return nil, cobra.ShellCompDirectiveError
 	}
-	names := make([]string, len(s.Streams)) // after an error those that can be read
-	for i := range s.Streams {
-		names[i] = s.Streams[i].Name
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return s.Names(), cobra.ShellCompDirectiveNoFileComp // after an error those that can be read
 }
 
 // completeSet offers the variables that are not secret for --set, then their values.

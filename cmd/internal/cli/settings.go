@@ -239,14 +239,12 @@ func (a *App) StreamsSettings(need config.Uses, name string) (*config.Settings, 
 
 // StreamNamed returns the settings of the named stream, or of the only one.
 func StreamNamed(s *config.Settings, name string) (*config.Stream, error) {
-	var names []string
 	for i := range s.Streams {
 		if st := &s.Streams[i]; st.Name == name || name == "" && len(s.Streams) == 1 {
 			return st, nil
 		}
-		names = append(names, s.Streams[i].Name)
 	}
-	slices.Sort(names)
+	names := slices.Sorted(slices.Values(s.Names()))
 	hint := "--stream " + names[0]
 	if name == "" {
 		return nil, WrongUsage(hint, "--stream is required with several streams: %v", names)

@@ -119,12 +119,12 @@ func (l *loader) checkConfig(names []string) []string {
 	for _, name := range names {
 		if !slices.Contains(left, name) {
 			l.addf(streamsVariable, "%s: stream %s is not in %s; one of: %s",
-				streamsVariable, name, f.Path, someOf(f.Names()))
+				streamsVariable, name, f.Path, SomeOf(f.Names(), ", "))
 		}
 		left = slices.DeleteFunc(left, func(each string) bool { return each == name })
 	}
 	if len(left) > 0 {
-		return []string{fmt.Sprintf("%s leaves out streams of %s: %s", streamsVariable, f.Path, someOf(left))}
+		return []string{fmt.Sprintf("%s leaves out streams of %s: %s", streamsVariable, f.Path, SomeOf(left, ", "))}
 	}
 	return nil
 }

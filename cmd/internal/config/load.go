@@ -136,7 +136,7 @@ func (l *loader) check(found map[string]bridge.Problems) {
 	for _, p := range slices.SortedFunc(maps.Keys(streams), byMessage) {
 		message, at := p.Message, p.at
 		if len(streams[p]) < len(found) {
-			message = fmt.Sprintf("stream %s: %s", someOf(streams[p]), message)
+			message = fmt.Sprintf("stream %s: %s", SomeOf(streams[p], ", "), message)
 			if !p.placed() {
 				at = l.src.config.stream(streams[p][0])
 			}
@@ -151,13 +151,13 @@ func byMessage(a, b problem) int {
 	return cmp.Or(cmp.Compare(a.Message, b.Message), a.at.Compare(b.at))
 }
 
-// someOf lists the first names and counts the others.
-func someOf(names []string) string {
+// SomeOf lists the first names, with a separator between them, and counts the others.
+func SomeOf(names []string, separator string) string {
 	const most = 5
 	if len(names) <= most {
-		return strings.Join(names, ", ")
+		return strings.Join(names, separator)
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], separator), len(names)-most)
 }
 
 // err returns all problems, nil if there are none. They are in the order of the settings

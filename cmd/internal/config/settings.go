@@ -129,6 +129,15 @@ type Settings struct {
 	src sources // for Changes
 }
 
+// Names returns the names of the streams.
+func (s *Settings) Names() []string {
+	names := make([]string, len(s.Streams))
+	for i := range s.Streams {
+		names[i] = s.Streams[i].Name
+	}
+	return names
+}
+
 // Stream has the settings of one stream.
 type Stream struct {
 	Name   string

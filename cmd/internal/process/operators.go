@@ -9,14 +9,6 @@ import (
 	"exportbridge/cmd/internal/config"
 )
 
-func namesOf(s *config.Settings) []string {
-	names := make([]string, len(s.Streams))
-	for i := range s.Streams {
-		names[i] = s.Streams[i].Name
-	}
-	return names
-}
-
 // unwired copies settings for jobs and operators. Wiring a stream sets where its settings
 // report the health of Kafka. Jobs and operators must not report there.
 func unwired(s *config.Settings) *config.Settings {

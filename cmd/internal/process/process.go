@@ -128,8 +128,8 @@ func (l *ListenError) Unwrap() error { return l.err }
 func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
 	p := &Process{options: o, budget: budget.New(s.Memory), starts: engine.NewStarts(), settings: s,
 		attesting: make(chan struct{}, attestedAtOnce)}
-	log, names := o.Log, namesOf(s)
-	p.metrics = metrics.New(o.Build, s.MetricsDetail, names, p.streams.statuses)
+	log := o.Log
+	p.metrics = metrics.New(o.Build, s.MetricsDetail, s.Names(), p.streams.statuses)
 	p.metrics.Registry().MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	p.plain = slog.New(p.metrics.CountLogs(log.Handler()))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/cmd/internal/config"
 )
 
 const (
@@ -200,22 +201,13 @@ func progressOfAll(all []bridge.Status) []any {
 		names []string
 	}{{"behind", behind}, {"warned", warned}, {"failing", failing}} {
 		if len(list.names) > 0 {
-			fields = append(fields, list.key, someOf(list.names))
+			fields = append(fields, list.key, config.SomeOf(list.names, ","))
 		}
 	}
 	if dead > 0 {
 		fields = append(fields, "dead_lettered", dead)
 	}
 	return fields
-}
-
-// someOf lists the first names, and says how many more there are.
-func someOf(names []string) string {
-	const most = 5
-	if len(names) <= most {
-		return strings.Join(names, ",")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ","), len(names)-most)
 }
 
 func progressOf(s *bridge.Status) []any {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/cmd/internal/config"
 )
 
 func idleStream(stream string) bridge.Status {
@@ -98,7 +99,7 @@ func TestProgressOfAll(t *testing.T) {
 		"stream users state running events 0 pages 0 published 5 rate 10/s caught_up false position ") {
 		t.Errorf("one stream: %q", got)
 	}
-	if got := someOf(strings.Split("abcdefg", "")); got != "a,b,c,d,e and 2 more" {
+	if got := config.SomeOf(strings.Split("abcdefg", ""), ","); got != "a,b,c,d,e and 2 more" {
 		t.Errorf("many names: %q", got)
 	}
 }
