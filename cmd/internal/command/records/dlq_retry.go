@@ -175,9 +175,9 @@ func retryEach(ctx context.Context, a *cli.App, l *letters, places []deadletter.
 		return repairError(err)
 	}
 	defer repair.Close()
-	c, err := newestCheckpoint(ctx, l.stream)
+	c, err := bridge.Newest(ctx, l.stream.Kafka.History())
 	if err != nil {
-		return err
+		return cli.Explain(err)
 	}
 	if r.Origin = c.Origin; c.Zero() {
 		r.Origin = l.stream.Engine.Origin
@@ -244,13 +244,6 @@ func sayWaiting(a *cli.App) func(error) {
 		last = err.Error()
 		fmt.Fprintf(a.Stderr, "waiting for Kafka: %s\n", last)
 	}
-}
-
-// newestCheckpoint returns the newest one in the checkpoint topic, the zero value if there
-// is none.
-func newestCheckpoint(ctx context.Context, st *config.Stream) (bridge.Checkpoint, error) {
-	newest, err := bridge.Newest(ctx, st.Kafka.History())
-	return newest, cli.Explain(err)
 }
 
 // openAPI opens the API of a stream, whose items it decodes as the stream publishes them.

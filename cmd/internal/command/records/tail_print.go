@@ -6,13 +6,13 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/kafkarecord"
 	"exportbridge/cmd/internal/process"
 )
@@ -65,9 +65,9 @@ func recordLine(r *kgo.Record, meta, several bool) string {
 		parts = append(parts, r.Topic)
 	}
 	parts = append(parts, fmt.Sprintf("%d@%d", r.Partition, r.Offset), key,
-		cmp.Or(shortType(TypeOf(r)), "-"), cmp.Or(header(r, kafkarecord.HeaderOrigin), "-"))
-	if wrong := header(r, kafkarecord.HeaderErrorMessage); wrong != "" {
-		parts = append(parts, fmt.Sprintf("[%s: %s]", header(r, kafkarecord.HeaderReason), wrong))
+		cmp.Or(shortType(TypeOf(r)), "-"), cmp.Or(deadletter.Header(r, kafkarecord.HeaderOrigin), "-"))
+	if wrong := deadletter.Header(r, kafkarecord.HeaderErrorMessage); wrong != "" {
+		parts = append(parts, fmt.Sprintf("[%s: %s]", deadletter.Header(r, kafkarecord.HeaderReason), wrong))
 	}
 	if meta {
 		for _, h := range r.Headers {
@@ -89,20 +89,10 @@ func valueText(value []byte) string {
 	return string(value)
 }
 
-// header returns the last header of a name, "" if there is none.
-func header(r *kgo.Record, name string) string {
-	for _, h := range slices.Backward(r.Headers) {
-		if h.Key == name {
-			return string(h.Value)
-		}
-	}
-	return ""
-}
-
 // TypeOf is the full type of a record, from its header or else from the event; "" if
 // it has none.
 func TypeOf(r *kgo.Record) string {
-	if full := header(r, kafkarecord.HeaderType); full != "" {
+	if full := deadletter.Header(r, kafkarecord.HeaderType); full != "" {
 		return full
 	}
 	var event struct {
