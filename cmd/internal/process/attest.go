@@ -125,23 +125,17 @@ func (w *attestPorts) compare(ctx context.Context, from, to int64, mode reconcil
 		return nil, err
 	}
 	defer end()
-	c := &Comparison{Stream: w.Stream, API: w.api, Live: w.live, Events: w.reader(w.Kafka.Topic)}
-	further, letters, err := ComparedTopics(ctx, w.Stream)
-	if err != nil {
+	c := &Comparison{Stream: w.Stream, API: w.api, Live: w.live}
+	if c.Events, c.Dead, err = ComparedTopics(ctx, w.Stream, w.reader("")); err != nil {
 		return nil, err
-	}
-	c.Events.Further = further
-	if len(letters) > 0 {
-		c.Dead = w.reader(letters[0])
-		c.Dead.Further = letters[1:]
 	}
 	return c.Run(ctx, reconcile.Config{
 		From: from, To: to, Mode: mode, Batch: attestedEvents, LateThreshold: LateByDefault, By: "attest",
 	})
 }
 
-func (w *attestPorts) reader(topic string) *kafkaclient.TopicReader {
-	return &kafkaclient.TopicReader{Open: w.Kafka.Open, Name: topic, Patience: attestPatience, Small: true}
+func (w *attestPorts) reader(topic string) kafkaclient.TopicReader {
+	return kafkaclient.TopicReader{Open: w.Kafka.Open, Name: topic, Patience: attestPatience, Small: true}
 }
 
 // marks implements attest.Ports.Marks.
@@ -167,7 +161,7 @@ func (w *attestPorts) last(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := kafkaclient.Newest(ctx, l, spans, 1, func(r *kgo.Record) ([]byte, bool) {
+	found, err := kafkaclient.Newest(ctx, &l, spans, 1, func(r *kgo.Record) ([]byte, bool) {
 		return r.Value, string(r.Key) == w.Name
 	})
 	if err != nil || len(found) == 0 {

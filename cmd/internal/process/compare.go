@@ -25,8 +25,7 @@ type Comparison struct {
 	Stream *config.Stream
 	API    *exportapi.Client
 	Live   reconcile.LiveStream
-	// Events reads the topic, Dead the dead letters; Dead is nil if their topic does not
-	// exist.
+	// Events and Dead are those of ComparedTopics.
 	Events, Dead *kafkaclient.TopicReader
 	// Waiting, Compared and AwaitingEnd are those of reconcile.Ports; Waiting is also called
 	// with the errors of a repair.
@@ -35,31 +34,37 @@ type Comparison struct {
 	AwaitingEnd func()
 }
 
-// ComparedTopics returns the topics with the stream's events besides KAFKA_TOPIC, and those with
-// its dead letters, which exist: the topics of the settings, and those of the newest checkpoint,
-// which has former ones and those of the running stream.
-func ComparedTopics(ctx context.Context, st *config.Stream) (further, letters []string, err error) {
+// ComparedTopics returns two copies of a reader: one of the stream's events, one of its dead
+// letters. They read KAFKA_TOPIC and those topics that exist: the topics of the settings, and
+// those of the newest checkpoint, which has former ones and those of the running stream. dead
+// has no name if no topic of dead letters exists.
+func ComparedTopics(
+	ctx context.Context, st *config.Stream, reader kafkaclient.TopicReader,
+) (events, dead *kafkaclient.TopicReader, err error) {
 	newest, err := bridge.Newest(ctx, st.Kafka.History())
 	if err != nil {
 		return nil, nil, err
 	}
-	topics, dead := st.Kafka.Topics(), st.Kafka.DeadTopic()
-	further = slices.Clone(st.Export.Routes.Topics)
-	for i, t := range append([]bridge.TopicState{{Name: dead, DeadLetters: true}}, newest.Topics...) {
-		if slices.Contains(topics.OfEvents(), t.Name) || i > 0 && t.DeadLetters && t.Name == dead {
+	topics, letters := st.Kafka.Topics(), st.Kafka.DeadTopic()
+	events, dead = new(reader), new(reader)
+	events.Name, events.Further = st.Kafka.Topic, slices.Clone(st.Export.Routes.Topics)
+	for i, t := range append([]bridge.TopicState{{Name: letters, DeadLetters: true}}, newest.Topics...) {
+		if slices.Contains(topics.OfEvents(), t.Name) || i > 0 && t.DeadLetters && t.Name == letters {
 			continue
 		}
 		switch there, err := st.Kafka.Exists(ctx, t.Name); {
 		case err != nil:
 			return nil, nil, err
 		case !there:
-		case t.DeadLetters:
-			letters = append(letters, t.Name)
+		case !t.DeadLetters:
+			events.Further = append(events.Further, t.Name)
+		case dead.Name == "":
+			dead.Name = t.Name
 		default:
-			further = append(further, t.Name)
+			dead.Further = append(dead.Further, t.Name)
 		}
 	}
-	return further, letters, nil
+	return events, dead, nil
 }
 
 // Run compares the range of cfg. It sets the fields of cfg that follow from the settings.
@@ -85,7 +90,7 @@ func (c *Comparison) Run(ctx context.Context, cfg reconcile.Config) (*reconcile.
 			return open(ctx, kafka.Wired(), kafkasink.JobVerify)
 		},
 	}
-	if c.Dead != nil {
+	if c.Dead.Name != "" {
 		ports.DeadLetters = c.Dead
 		ports.Retried = func(ctx context.Context) (func(*deadletter.DeadLetter) bool, error) {
 			marks, err := kafkasink.Marks(ctx, st.Kafka.Wired(), kafkasink.JobDLQ)

@@ -154,7 +154,7 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 	}
 	events.Waiting, dead.Waiting = sayWaiting(a), sayWaiting(a)
 	c := process.Comparison{
-		Stream: st, API: api, Events: events, Waiting: sayWaiting(a), Compared: sayCompared(a),
+		Stream: st, API: api, Events: events, Dead: dead, Waiting: sayWaiting(a), Compared: sayCompared(a),
 		Live: process.NewLiveStream(st, func(ctx context.Context) (bridge.Status, bool) {
 			s, ok, err := store.Status(ctx)
 			return s, ok && err == nil // while Redis is unreachable, the position in Kafka counts
@@ -162,9 +162,6 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 		AwaitingEnd: func() {
 			fmt.Fprintf(a.Stderr, "waiting for stream %s to catch up: its events have no ingestion time\n", st.Name)
 		},
-	}
-	if dead.Name != "" {
-		c.Dead = dead
 	}
 	found, err := c.Run(ctx, reconcile.Config{
 		From: from, To: to, Mode: o.mode(), Batch: o.batch, LateThreshold: o.late, By: cli.Operator(),
@@ -254,24 +251,14 @@ func verifyError(err error) error {
 // instantText returns a time that --from and --to take, exact to the millisecond.
 func instantText(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano) }
 
-// readersOf returns readers of the stream's events and dead letters, in all of their topics. That
-// of the dead letters has no name if none of their topics exists.
+// readersOf is process.ComparedTopics. KAFKA_TOPIC must exist.
 func readersOf(ctx context.Context, st *config.Stream) (events, dead *kafkaclient.TopicReader, err error) {
 	if err := wantTopic(ctx, &st.Kafka, st.Kafka.Topic, "KAFKA_TOPIC"); err != nil {
 		return nil, nil, err
 	}
-	further, letters, err := process.ComparedTopics(ctx, st)
-	if err != nil {
-		return nil, nil, cli.Explain(err)
-	}
-	reader := func(topics ...string) *kafkaclient.TopicReader {
-		r := &kafkaclient.TopicReader{Open: st.Kafka.Open, Patience: usualPatience}
-		if len(topics) > 0 {
-			r.Name, r.Further = topics[0], topics[1:]
-		}
-		return r
-	}
-	return reader(append([]string{st.Kafka.Topic}, further...)...), reader(letters...), nil
+	events, dead, err = process.ComparedTopics(ctx, st,
+		kafkaclient.TopicReader{Open: st.Kafka.Open, Patience: usualPatience})
+	return events, dead, cli.Explain(err)
 }
 
 // verdict is the error of a report with missing events.
