@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -87,24 +86,11 @@ func (w *jobWatch) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	line, began := process.NewStatusLine(w.app.Stderr), time.Now()
-	first := report.CommittedProgress()
+	line := process.NewStatusLine(w.app.Stderr)
 	w.now.Store(report)
-	text := func(now time.Time) string {
-		p := w.now.Load().CommittedProgress()
-		return progressText(&p, &first, now.Sub(began))
-	}
-	telling, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var teller sync.WaitGroup
-	teller.Go(func() {
-		line.Keep(telling, text, func(now time.Time) {
-			_, _ = io.WriteString(line, text(now)+"\n") // fails only if stderr is closed
-		})
-	})
-	err = w.follow(ctx, line)
-	stop()
-	teller.Wait()
-	return err
+	stop := tellProgress(line, func() backfill.Progress { return w.now.Load().CommittedProgress() })
+	defer stop()
+	return w.follow(ctx, line)
 }
 
 // follow looks the job up until no process will run it any more.

@@ -2,7 +2,6 @@ package command
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"io"
 	"math"
@@ -197,15 +196,15 @@ func stateText(l *backfill.Listed) string {
 	return string(state)
 }
 
-// tellProgress reports the progress of a job until ctx ends. On a terminal it updates one
-// line, elsewhere it prints a line every ten seconds.
-func tellProgress(ctx context.Context, line *process.StatusLine, run *backfill.Run, began time.Time) {
-	first := run.Progress()
+// tellProgress reports the progress of a job until stop is called. On a terminal it updates
+// one line, elsewhere it prints a line every ten seconds.
+func tellProgress(line *process.StatusLine, progress func() backfill.Progress) (stop func()) {
+	began, first := time.Now(), progress()
 	text := func(now time.Time) string {
-		p := run.Progress()
+		p := progress()
 		return progressText(&p, &first, now.Sub(began))
 	}
-	line.Keep(ctx, text, func(now time.Time) {
+	return line.Keep(text, func(now time.Time) {
 		_, _ = io.WriteString(line, process.Printable(text(now))+"\n") // fails only if stderr is closed
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"exportbridge/bridge"
@@ -160,12 +159,9 @@ func (p *jobPlan) carryOut(ctx context.Context) error {
 	process.TuneMemory(p.app.Environ)
 	defer process.FlushLog(p.log)
 	began, run := time.Now(), p.beside.Run(p.job, cli.Operator())
-	telling, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var teller sync.WaitGroup
-	teller.Go(func() { tellProgress(telling, p.line, run, began) })
+	stop := tellProgress(p.line, run.Progress)
 	job, err := run.Do(ctx)
 	stop()
-	teller.Wait()
 	p.job = job
 	if err != nil {
 		return p.interrupted(err)

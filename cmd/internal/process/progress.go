@@ -66,9 +66,19 @@ func (s *StatusLine) show(line string) {
 	}
 }
 
-// Keep shows the result of line on a terminal, and elsewhere calls log every ten seconds.
-// It ends when ctx ends.
-func (s *StatusLine) Keep(ctx context.Context, line func(time.Time) string, log func(time.Time)) {
+// Keep shows the result of line on a terminal, and elsewhere calls log every ten seconds,
+// until stop is called. stop waits for a call of line or log.
+func (s *StatusLine) Keep(line func(time.Time) string, log func(time.Time)) (stop func()) {
+	stopped := make(chan struct{})
+	var keeper sync.WaitGroup
+	keeper.Go(func() { s.keep(stopped, line, log) })
+	return func() {
+		close(stopped)
+		keeper.Wait()
+	}
+}
+
+func (s *StatusLine) keep(stopped <-chan struct{}, line func(time.Time) string, log func(time.Time)) {
 	interval := logInterval
 	if s.terminal {
 		interval = lineInterval
@@ -78,7 +88,7 @@ func (s *StatusLine) Keep(ctx context.Context, line func(time.Time) string, log 
 	defer tick.Stop()
 	for {
 		select {
-		case <-ctx.Done():
+		case <-stopped:
 			return
 		case now := <-tick.C:
 			if s.terminal {
@@ -93,18 +103,15 @@ func (s *StatusLine) Keep(ctx context.Context, line func(time.Time) string, log 
 // Run runs the process, and reports its progress on line and to the service manager. It
 // ends when the streams end: when ctx ends, or when all bounded runs are done.
 func (p *Process) Run(ctx context.Context, line *StatusLine) error {
-	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var watcher sync.WaitGroup
-	watcher.Go(func() { p.show(watching, line) })
-	err := p.notified(ctx, newNotifier(ctx, p.options.Environ, p.log), p.runStreams)
-	stop()
-	watcher.Wait()
-	return err
+	stop := p.show(line)
+	defer stop()
+	return p.notified(ctx, newNotifier(ctx, p.options.Environ, p.log), p.runStreams)
 }
 
-func (p *Process) show(ctx context.Context, line *StatusLine) {
+// show reports the progress of the process on line, until stop is called.
+func (p *Process) show(line *StatusLine) (stop func()) {
 	began, progress := time.Now(), new(progressLog)
-	line.Keep(ctx, func(now time.Time) string {
+	return line.Keep(func(now time.Time) string {
 		running := now.Sub(began)
 		return fmt.Sprintf("  %02d:%02d  %s", int(running.Minutes()), int(running.Seconds())%60,
 			p.options.Describe(p.streams.statuses(), now))
