@@ -156,7 +156,8 @@ func Reset(from Checkpoint, origin Origin, cmd Command) Checkpoint {
 		c.LastEventTime, c.PositionTime, c.AdvanceTime = from.LastEventTime, from.PositionTime, from.AdvanceTime
 		c.Overlap, c.OverlapTopics = from.Overlap, from.OverlapTopics
 	default:
-		c.PositionTime, c.AdvanceTime = cmd.Target.PositionTime, cmd.Target.AdvanceTime
+		c.LastEventTime, c.PositionTime = cmd.Target.LastEventTime, cmd.Target.PositionTime
+		c.AdvanceTime = cmd.Target.AdvanceTime
 	}
 	return c
 }

@@ -74,6 +74,23 @@ func TestResetKeepsTheCounts(t *testing.T) {
 	}
 }
 
+// TestResetKeepsTheTimes: after a rewind into an overlap, the cursor is before the last event.
+func TestResetKeepsTheTimes(t *testing.T) {
+	t.Parallel()
+	for _, x := range []struct {
+		overlap *bridge.Overlap
+		last    int64
+	}{{nil, 50}, {&bridge.Overlap{From: 20}, 20}, {&bridge.Overlap{From: 20, Done: true}, 50}} {
+		var e bridge.Entry
+		e.LastEventTime, e.PositionTime, e.AdvanceTime, e.Overlap = 50, 70, 60, x.overlap
+		from := bridge.Checkpoint{Cursor: "c9"}
+		c := bridge.Reset(from, from.Origin, bridge.Command{Kind: bridge.KindReset, Target: e.Target()})
+		if c.LastEventTime != x.last || c.PositionTime != 70 || c.AdvanceTime != 60 {
+			t.Errorf("overlap %+v: after a reset %+v", x.overlap, c)
+		}
+	}
+}
+
 // TestStay: a reset that keeps the position leads to where the stream is by then. A commit
 // that is before the planned one is of another history, and does not count.
 func TestStay(t *testing.T) {

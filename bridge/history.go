@@ -40,11 +40,14 @@ func Newest(ctx context.Context, log CheckpointLog) (newest Checkpoint, err erro
 
 // Target returns the entry as the target of a reset.
 func (e *Entry) Target() Target {
-	version := e.Version
+	version, last := e.Version, e.LastEventTime
+	if o := e.Overlap; o != nil && !o.Done { // the cursor is before the last event
+		last = min(last, o.From)
+	}
 	return Target{
 		Cursor: e.Cursor, Tail: e.Tail, Carried: e.Carried, Border: e.Border, Start: e.Origin.Start,
 		Events: e.Events, Pages: e.Pages, Outside: e.Outside, Dropped: e.Dropped, PositionTime: e.PositionTime,
-		AdvanceTime: min(e.LastEventTime, e.AdvanceTime), Entry: &version, Request: e.Origin.Request,
+		LastEventTime: last, AdvanceTime: e.AdvanceTime, Entry: &version, Request: e.Origin.Request,
 	}
 }
 

@@ -203,13 +203,15 @@ type Target struct {
 	// Start is used when Cursor is empty; see Origin.Start.
 	Start int64 `json:"start,omitempty"`
 	// Events, Pages, Outside and Dropped are the counters at the target, PositionTime is its
-	// position; 0 if unknown. AdvanceTime is at most the time of the last event before it.
-	Events       int64 `json:"events,omitempty"`
-	Pages        int64 `json:"pages,omitempty"`
-	Outside      int64 `json:"outside_range,omitempty"`
-	Dropped      int64 `json:"dropped_by_route,omitempty"`
-	PositionTime int64 `json:"position_time,omitempty"`
-	AdvanceTime  int64 `json:"advance_time,omitempty"`
+	// position; 0 if unknown. AdvanceTime is as in Checkpoint, LastEventTime is at
+	// most that of the Checkpoint.
+	Events        int64 `json:"events,omitempty"`
+	Pages         int64 `json:"pages,omitempty"`
+	Outside       int64 `json:"outside_range,omitempty"`
+	Dropped       int64 `json:"dropped_by_route,omitempty"`
+	PositionTime  int64 `json:"position_time,omitempty"`
+	LastEventTime int64 `json:"last_event_time,omitempty"`
+	AdvanceTime   int64 `json:"advance_time,omitempty"`
 	// Entry is the history entry that the target came from, if any.
 	Entry *Version `json:"entry,omitempty"`
 	// Request is the fingerprint of the API request that returned Cursor, if known.

@@ -49,3 +49,16 @@ func TestBorderMoves(t *testing.T) {
 		}
 	})
 }
+
+// TestImportKeepsTimes: after an import, the stream knows the time from which an overlap begins.
+func TestImportKeepsTimes(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
+		at := r.now()
+		at.LastEventTime, at.AdvanceTime = at.LastEventTime-2000, at.AdvanceTime-1000
+		r.must(control.Import{Checkpoint: at})
+		if got := r.now(); got.LastEventTime != at.LastEventTime || got.AdvanceTime != at.AdvanceTime {
+			t.Errorf("imported %+v as %+v", at, got)
+		}
+	})
+}

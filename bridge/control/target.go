@@ -451,16 +451,12 @@ func (t Import) plan(ctx context.Context, p *planner) (*Move, error) {
 	if len(differs) > 0 && !t.AcceptOther {
 		return nil, &ForeignCursorError{Differences: differs}
 	}
-	position, request := in.PositionTime, in.Origin.Request
+	to := (&bridge.Entry{Checkpoint: *in}).Target()
+	to.Entry = nil
 	if len(differs) > 0 { // the stream accepts the cursor of another export
-		position, request = 0, ""
+		to.PositionTime, to.LastEventTime, to.AdvanceTime, to.Request = 0, 0, 0, ""
 	}
-	m := newMove(fmt.Sprintf("the exported cursor: entry %s of stream %s", in.Version, in.Stream),
-		bridge.Target{
-			Cursor: in.Cursor, Tail: in.Tail, Carried: in.Carried, Border: in.Border, Start: in.Origin.Start,
-			Events: in.Events, Pages: in.Pages, Outside: in.Outside, Dropped: in.Dropped, PositionTime: position,
-			Request: request,
-		}, Repeats{})
+	m := newMove(fmt.Sprintf("the exported cursor: entry %s of stream %s", in.Version, in.Stream), to, Repeats{})
 	m.Notes, m.ids = differs, in.Origin.ItemID
 	known := p.countCursor(ctx, m)
 	if in.PositionTime > 0 {

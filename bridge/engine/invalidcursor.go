@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,10 +92,9 @@ func (e *Engine) previousCursor(ctx context.Context, was bridge.Checkpoint,
 }
 
 // overlapStart returns the time at which an overlap begins for a stream at c that continues
-// from to. It is not before the start of the export. After a reset to an entry of the history,
-// the position is known before the next event.
+// from to. It is not before the start of the export.
 func (e *Engine) overlapStart(c, to *bridge.Checkpoint) int64 {
-	t := min(cmp.Or(to.LastEventTime, to.PositionTime), to.AdvanceTime)
+	t := min(to.LastEventTime, to.AdvanceTime)
 	if t == 0 {
 		return c.Origin.Start
 	}

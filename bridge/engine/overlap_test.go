@@ -119,6 +119,36 @@ func TestOverlapFromEntry(t *testing.T) {
 	})
 }
 
+// undated is an export whose events have no time.
+type undated struct{ *bridgetest.Source }
+
+func (s undated) Decode(p *bridge.Page) error {
+	err := s.Source.Decode(p)
+	for i := range p.Events {
+		p.Events[i].Time = bridge.NoTime
+	}
+	return err
+}
+
+// TestOverlapWithoutTimes: if no event has a time, an overlap includes the whole topic.
+func TestOverlapWithoutTimes(t *testing.T) {
+	exactBubble(t, bridgetest.Export{End: bridgetest.EndEmptyItems}, func(r *harness) {
+		r.cfg.OnInvalidCursor = "previous"
+		r.source.Grow(25)
+		r.startWith(engine.Ports{Source: undated{r.source}, Inbox: r.inbox, History: storeHistory{r.store},
+			Published: publishedIn{r.topic, new([]time.Time)}})
+		r.after(2 * time.Hour)
+		r.grow(15, time.Minute)
+		at := r.store.Checkpoint()
+		r.expire(at.Cursor, func(bridge.Position) bool { return r.store.Checkpoint().Epoch > at.Epoch })
+		r.after(5 * time.Minute)
+		if o := r.store.Checkpoint().Overlap; o == nil || o.From != 0 || at.PositionTime == 0 || at.AdvanceTime == 0 {
+			t.Errorf("after %+v, the overlap is %+v, want it from 0", at, o)
+		}
+		r.wantOnce()
+	})
+}
+
 // TestCurrentKeepsOverlap: a reset that keeps the position goes on with an overlap, so the
 // rest of it is not published again.
 func TestCurrentKeepsOverlap(t *testing.T) {
