@@ -180,8 +180,11 @@ func WithLoss(was, found []TopicState) []TopicState {
 		if now == nil || t.Former || !t.Same(now) {
 			continue
 		}
-		_, cut := t.cutIn(now)
-		if lost := max(cut, t.End-now.End); lost > t.Lost {
+		_, lost := t.cutIn(now)
+		if now.Partitions >= t.Partitions || now.ID == "" { // else a broker that lags behind knows fewer
+			lost = max(lost, t.End-now.End)
+		}
+		if lost > t.Lost {
 			t.Lost, news = lost, true
 		}
 	}

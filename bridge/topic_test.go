@@ -38,3 +38,30 @@ func TestAsFoundForgetsTheEnds(t *testing.T) {
 		t.Errorf("of one cut partition: %+v", got[0])
 	}
 }
+
+// TestWithLossOfFewerPartitions: a broker that lags behind shows fewer partitions of the same
+// topic. The sum of their ends proves no loss, the end of each of them does.
+func TestWithLossOfFewerPartitions(t *testing.T) {
+	t.Parallel()
+	was := []bridge.TopicState{{Name: "x", ID: "a", Partitions: 2, End: 30, Ends: bridge.EncodeEnds([]int64{20, 10})}}
+	for _, x := range []struct {
+		id         string
+		partitions int
+		ends       []int64
+		lost       int64
+	}{
+		{"a", 1, []int64{20}, 0}, {"a", 1, []int64{15}, 5}, {"a", 2, []int64{20, 4}, 6}, {"", 1, []int64{20}, 10},
+	} {
+		found := []bridge.TopicState{{Name: "x", ID: x.id, Partitions: x.partitions, Ends: bridge.EncodeEnds(x.ends)}}
+		for _, end := range x.ends {
+			found[0].End += end
+		}
+		lost := int64(0)
+		if topics := bridge.WithLoss(was, found); topics != nil {
+			lost = topics[0].Lost
+		}
+		if lost != x.lost {
+			t.Errorf("%+v: %d offsets are lost, want %d", x, lost, x.lost)
+		}
+	}
+}
