@@ -264,7 +264,7 @@ func (p *Process) logJob(j *backfill.Job, err error) {
 }
 
 // JobHint returns the hint for a job that has stopped. resume is the command that resumes it, empty if it is retried. The
-// cursor of a blocked window cannot be moved, and a cancelled job cannot be resumed.
+// cursor of a blocked window cannot be moved, its topic cannot be accepted, and a cancelled job cannot be resumed.
 func JobHint(err error, j *backfill.Job, resume string) string {
 	blocked, ok := errors.AsType[*bridge.BlockedError](err)
 	if !ok {
@@ -284,8 +284,8 @@ func JobHint(err error, j *backfill.Job, resume string) string {
 	case blocked.Reason == bridge.ReasonSource:
 		return then(bridge.SameRequestHint)
 	case ok && fault.Code == bridge.CodeTopicLost:
-		return then("restore the topic if possible") + fmt.Sprintf("; or cancel the job: exportbridge backfill cancel %s "+
-			"--execute, then start a new job for the whole range", j.ID)
+		return fmt.Sprintf("cancel the job, whose topic has lost events: exportbridge backfill cancel %s --execute, "+
+			"then start a new job for the whole range", j.ID)
 	}
 	return then(blocked.Hint)
 }

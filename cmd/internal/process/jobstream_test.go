@@ -61,7 +61,7 @@ func TestJobHint(t *testing.T) {
 		"RESUME": errors.New("disk full"),
 		"cancel the job, whose cursor the API no longer accepts: " + cancel + "remaining windows": &bridge.BlockedError{
 			Reason: bridge.ReasonCursor},
-		"restore the topic if possible; then RESUME; or cancel the job: " + cancel + "whole range": &bridge.BlockedError{
+		"cancel the job, whose topic has lost events: " + cancel + "whole range": &bridge.BlockedError{
 			Reason: bridge.ReasonTopic, Err: lost},
 		"grant it; then RESUME": &bridge.BlockedError{Reason: bridge.ReasonAuth, Hint: "grant it"},
 	} {
