@@ -127,7 +127,7 @@ func (s *session) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.topics = newTopics(s.txn.client, found)
+	s.topics = newTopics(s.txn.client, s.client, found)
 	version, err := s.txn.client.TransactionVersion(ctx)
 	if err != nil {
 		return err

@@ -24,16 +24,17 @@ const metadataAge = 30 * time.Minute
 // by the Sink's caller.
 type topics struct {
 	kafkaclient.Described
-	client *kafkaclient.Client // asks the brokers
-	read   time.Time           // when the topics were last described
+	client   *kafkaclient.Client // asks the brokers
+	producer *kafkaclient.Client // produces the events
+	read     time.Time           // when the topics were last described
 	// reaches are the known ends of the topics of events and dead letters. measured is true
 	// once the starts of their logs are known too.
 	reaches  reaches
 	measured bool
 }
 
-func newTopics(client *kafkaclient.Client, found kafkaclient.Described) topics {
-	t := topics{Described: found, client: client, read: time.Now()}
+func newTopics(client, producer *kafkaclient.Client, found kafkaclient.Described) topics {
+	t := topics{Described: found, client: client, producer: producer, read: time.Now()}
 	for _, each := range found.Needed() {
 		each.Configs = nil // Settings has the needed part of Configs
 	}
@@ -156,7 +157,7 @@ func (t *topics) refresh(ctx context.Context) error {
 		}
 		if len(found[i].Partitions) > len(known.Partitions) {
 			known.Partitions = found[i].Partitions
-			t.client.ForceMetadataRefresh()
+			t.producer.ForceMetadataRefresh()
 		}
 	}
 	// A quiet partition grows by the marker of the last transaction, and by records of

@@ -267,17 +267,22 @@ func addPartitions(t *testing.T, cfg kafkastream.Config) int {
 // seen them.
 func TestAddedPartitionsAreUsed(t *testing.T) {
 	t.Parallel()
-	cfg, s := ready(t, exactly)
-	mustCommit(t, s, batch(cfg, 1))
-	grown := addPartitions(t, cfg)
-	s.AgeSettings()
-	admin, ctx := kadm.NewClient(connect(t, cfg)), kafkatest.Context(t)
-	for seq := 2; ; seq++ {
-		mustCommit(t, s, batch(cfg, seq))
-		ends := must.Get(admin.ListEndOffsets(ctx, cfg.Topic))(t)
-		if end, _ := ends.Lookup(cfg.Topic, int32(grown-1)); end.Offset > 0 {
-			return
-		}
+	for _, mode := range []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			cfg, s := ready(t, func(c *kafkastream.Config) { c.Mode = mode })
+			mustCommit(t, s, batch(cfg, 1))
+			grown := addPartitions(t, cfg)
+			s.AgeSettings()
+			admin, ctx := kadm.NewClient(connect(t, cfg)), kafkatest.Context(t)
+			for seq := 2; ; seq++ {
+				mustCommit(t, s, batch(cfg, seq))
+				ends := must.Get(admin.ListEndOffsets(ctx, cfg.Topic))(t)
+				if end, _ := ends.Lookup(cfg.Topic, int32(grown-1)); end.Offset > 0 {
+					return
+				}
+			}
+		})
 	}
 }
 
