@@ -253,8 +253,8 @@ func (t *trimming) own() {
 
 // dropTwins drops an item if an earlier item of the page has the same id and the same
 // bytes. It reports whether an id has different bytes; those items are marked as shared. It
-// relies on short ids: one pass over an open-addressed table, and no allocation once the
-// table has grown. The table has an item by its id, or by its bytes if another item has the
+// relies on short ids: one pass over an open-addressed table, and no allocation while pages
+// keep their size. The table has an item by its id, or by its bytes if another item has the
 // id.
 func (t *scratch) dropTwins(p *bridge.Page) (dropped int, shares bool) {
 	size := 16
