@@ -88,7 +88,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	known := strings.Fields(s.params)
 	switch {
-	case r.Header.Get("Authorization") == "" && (r.Header.Get("X-Auth-Key") != "sesame" ||
+	case r.Header.Get("Authorization") == "" && (r.Header.Get("X-Auth-Key") != "Sesame" ||
 		r.Header.Get("X-Auth-Email") == "") && r.Header.Get("Fastly-Key") == "":
 		refuse(http.StatusUnauthorized, "no key")
 		return
@@ -184,7 +184,7 @@ var actions = []string{"login", "logout", "create", "delete"}
 var services = map[string]*service{
 	// https://developer.atlassian.com/cloud/admin/organization/rest/api-group-events/
 	"atlassian": {
-		curl: `curl --request GET --url 'URL/admin/v1/orgs/4711/events' --header 'Authorization: Bearer sesame' --header 'Accept: application/json'`,
+		curl: `curl --request GET --url 'URL/admin/v1/orgs/4711/events' --header 'Authorization: Bearer Sesame' --header 'Accept: application/json'`,
 		path: "/admin/v1/orgs/4711/events", params: "cursor q from to action limit", start: "from", end: "to", unit: "ms",
 		endInclusive: true,
 		newest:       true, size: "limit", most: 50, at: opaque("cursor"),
@@ -205,7 +205,7 @@ var services = map[string]*service{
 	},
 	// https://developers.miro.com/reference/enterprise-get-audit-logs
 	"miro": {
-		curl: fmt.Sprintf(`curl -H 'authorization: Bearer sesame' -H 'accept: application/json' 'URL/v2/audit/logs?createdAfter=%s&createdBefore=%s&limit=50'`,
+		curl: fmt.Sprintf(`curl -H 'authorization: Bearer Sesame' -H 'accept: application/json' 'URL/v2/audit/logs?createdAfter=%s&createdBefore=%s&limit=50'`,
 			began.Add(-time.Minute).Format(time.RFC3339), began.Add(2*time.Hour).Format(time.RFC3339)),
 		path: "/v2/audit/logs", params: "createdAfter createdBefore cursor limit sorting", strict: true,
 		start: "createdAfter", end: "createdBefore", required: true, unit: "rfc3339",
@@ -222,7 +222,7 @@ var services = map[string]*service{
 	},
 	// https://developer.pagerduty.com/api-reference/, List audit records
 	"pagerduty": {
-		curl: `curl --request GET --url URL/audit/records --header 'Accept: application/json' --header 'Authorization: Token token=sesame' --header 'Content-Type: application/json'`,
+		curl: `curl --request GET --url URL/audit/records --header 'Accept: application/json' --header 'Authorization: Token token=Sesame' --header 'Content-Type: application/json'`,
 		path: "/audit/records", params: "limit cursor since until root_resource_types[] actor_type actor_id method_type " +
 			"actions[]", strict: true, start: "since", end: "until", unit: "rfc3339",
 		newest: true, size: "limit", most: 100, at: opaque("cursor"),
@@ -238,7 +238,7 @@ var services = map[string]*service{
 	},
 	// https://developers.cloudflare.com/api/resources/audit_logs/
 	"cloudflare": {
-		curl: `curl URL/client/v4/accounts/4711/audit_logs -H 'X-Auth-Email: jo@example.com' -H 'X-Auth-Key: sesame'`,
+		curl: `curl URL/client/v4/accounts/4711/audit_logs -H 'X-Auth-Email: jo@example.com' -H 'X-Auth-Key: Sesame'`,
 		path: "/client/v4/accounts/4711/audit_logs", params: "since before page per_page direction id hide_user_logs",
 		start: "since", end: "before", unit: "rfc3339", seconds: true,
 		newest: true, size: "per_page", most: 100,
@@ -256,7 +256,7 @@ var services = map[string]*service{
 	},
 	// https://www.twilio.com/docs/usage/monitor-events
 	"twilio": {
-		curl: `curl -X GET 'URL/v1/Events?PageSize=20' -u AC123:sesame`,
+		curl: `curl -X GET 'URL/v1/Events?PageSize=20' -u AC123:Sesame`,
 		path: "/v1/Events", params: "ActorSid EventType ResourceSid SourceIpAddress StartDate EndDate PageSize Page PageToken",
 		start: "StartDate", end: "EndDate", unit: "rfc3339", seconds: true, endInclusive: true,
 		newest: true, size: "PageSize", most: 1000, at: opaque("PageToken"),
@@ -283,7 +283,7 @@ var services = map[string]*service{
 	},
 	// https://developer.box.com/reference/get-events/
 	"box": {
-		curl: fmt.Sprintf(`curl -i -X GET 'URL/2.0/events?stream_type=admin_logs&limit=50&created_after=%s' -H 'authorization: Bearer sesame'`,
+		curl: fmt.Sprintf(`curl -i -X GET 'URL/2.0/events?stream_type=admin_logs&limit=50&created_after=%s' -H 'authorization: Bearer Sesame'`,
 			began.Add(-time.Minute).Format(time.RFC3339)),
 		path: "/2.0/events", params: "stream_type stream_position limit event_type created_after created_before",
 		start: "created_after", end: "created_before", unit: "rfc3339", seconds: true,
@@ -301,7 +301,7 @@ var services = map[string]*service{
 	},
 	// https://www.dropbox.com/developers/documentation/http/teams#team_log-get_events
 	"dropbox": {
-		curl: fmt.Sprintf(`curl -X POST URL/2/team_log/get_events --header 'Authorization: Bearer sesame' --header 'Content-Type: application/json' --data '{"limit":50,"time":{"start_time":"%s","end_time":"%s"}}'`,
+		curl: fmt.Sprintf(`curl -X POST URL/2/team_log/get_events --header 'Authorization: Bearer Sesame' --header 'Content-Type: application/json' --data '{"limit":50,"time":{"start_time":"%s","end_time":"%s"}}'`,
 			began.Add(-time.Minute).Format(time.RFC3339), began.Add(2*time.Hour).Format(time.RFC3339)),
 		path: "/2/team_log/get_events", then: "/2/team_log/get_events/continue",
 		params: "limit account_id time/start_time time/end_time category", strict: true,
@@ -320,7 +320,7 @@ var services = map[string]*service{
 	},
 	// https://developers.hubspot.com/docs/api-reference/account-account-info-v3/audit-logs
 	"hubspot": {
-		curl: `curl --request GET --url 'URL/account-info/v3/activity/audit-logs?limit=50' --header 'Authorization: Bearer sesame'`,
+		curl: `curl --request GET --url 'URL/account-info/v3/activity/audit-logs?limit=50' --header 'Authorization: Bearer Sesame'`,
 		path: "/account-info/v3/activity/audit-logs", params: "actingUserId after limit occurredAfter occurredBefore sort",
 		strict: true, start: "occurredAfter", end: "occurredBefore", unit: "rfc3339",
 		newest: true, size: "limit", most: 100, at: opaque("after"),
@@ -342,7 +342,7 @@ var services = map[string]*service{
 	},
 	// https://launchdarkly.com/docs/api/audit-log/get-audit-log-entries
 	"launchdarkly": {
-		curl: `curl -H 'Authorization: sesame' 'URL/api/v2/auditlog?limit=20'`,
+		curl: `curl -H 'Authorization: Sesame' 'URL/api/v2/auditlog?limit=20'`,
 		path: "/api/v2/auditlog", params: "before after q limit spec", start: "after", end: "before", unit: "ms",
 		newest: true, size: "limit", most: 20, at: func(url.Values) int { return 0 },
 		item: func(e event) string {
@@ -364,7 +364,7 @@ var services = map[string]*service{
 	},
 	// https://www.fastly.com/documentation/reference/api/account/events/
 	"fastly": {
-		curl: `curl 'URL/events?page[size]=50&sort=-created_at' -H 'Fastly-Key: sesame'`,
+		curl: `curl 'URL/events?page[size]=50&sort=-created_at' -H 'Fastly-Key: Sesame'`,
 		path: "/events", params: "filter[created_at][gte] filter[created_at][lt] page[size] page[number] sort",
 		start: "filter[created_at][gte]", end: "filter[created_at][lt]", unit: "rfc3339 without fractions", seconds: true,
 		newest: true, size: "page[size]", most: 100,
@@ -388,7 +388,7 @@ var services = map[string]*service{
 	},
 	// https://docs.sentry.io/api/ (audit logs), newest first without bounds
 	"sentry": {
-		curl: `curl 'URL/api/0/organizations/acme/audit-logs/' -H 'Authorization: Bearer sesame'`,
+		curl: `curl 'URL/api/0/organizations/acme/audit-logs/' -H 'Authorization: Bearer Sesame'`,
 		path: "/api/0/organizations/acme/audit-logs/", params: "cursor event actor per_page", unit: "rfc3339",
 		newest: true, size: "per_page", most: 50, at: opaque("cursor"),
 		item: func(e event) string {
@@ -430,7 +430,7 @@ func TestDocumented(t *testing.T) {
 			if s.end != "" && !strings.Contains(profile, inclusive) {
 				t.Errorf("%s is not in the profile", inclusive)
 			}
-			if strings.Contains(profile, "sesame") {
+			if strings.Contains(profile, "Sesame") {
 				t.Error("the profile has the key")
 			}
 			t.Cleanup(func() {
@@ -447,7 +447,7 @@ func TestDocumented(t *testing.T) {
 // follow reads all events with a profile.
 func follow(t *testing.T, s *service, profile string) {
 	t.Helper()
-	r := open(t, profile, "sesame", true)
+	r := open(t, profile, "Sesame", true)
 	at := bridge.Position{Start: r.stream.Engine.Origin.Start}
 	if s.newest || s.required {
 		start, end := r.stream.Export.Bounds()

@@ -27,7 +27,7 @@ func audit() *service {
 }
 
 // auditCommand begins the curl command of audit; the URL and a quote follow.
-const auditCommand = "curl -H 'Authorization: Bearer sesame' '"
+const auditCommand = "curl -H 'Authorization: Bearer Sesame' '"
 
 // numbers is a list in numbered pages; name is the parameter, which begins at first.
 func numbers(s *service, name string, first int) {

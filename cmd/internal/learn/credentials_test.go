@@ -39,7 +39,7 @@ func at(n int) string { return fmt.Sprintf(`,"created_at":%d`, 1_790_000_000+100
 func TestKeyStaysOut(t *testing.T) {
 	t.Parallel()
 	base := plainAPI(t, at)
-	const key = "sesame-opens-1"
+	const key = "Sesame-opens-1"
 	for _, options := range []string{
 		"&api_key=KEY", "&api-key=KEY", "&X-Api-Key=KEY", "&subscription-key=KEY", "&access-token=KEY", "&session_token=KEY",
 		"&access_key=KEY", "&api_secret=KEY", "&client-secret=KEY", "&jwt=KEY", "&hapikey=KEY", "&key=KEY", "&auth=KEY",

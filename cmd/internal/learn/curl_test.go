@@ -72,16 +72,16 @@ func TestCredentials(t *testing.T) {
 	t.Parallel()
 	asked := new(atomic.Int64)
 	url := odd(t, asked, func(w http.ResponseWriter, r *http.Request) {
-		if user, password, _ := r.BasicAuth(); user != "me" || password != "sesame" || r.Header.Get("X-Api-Key") != "other" {
+		if user, password, _ := r.BasicAuth(); user != "me" || password != "Sesame" || r.Header.Get("X-Api-Key") != "other" {
 			w.WriteHeader(http.StatusUnauthorized)
 		}
 		fmt.Fprintf(w, `{"items":%s,"next":"c%d"}`, items(int(asked.Load())*10, 10, 1), asked.Load())
 	})
-	basic := base64.StdEncoding.EncodeToString([]byte("me:sesame"))
+	basic := base64.StdEncoding.EncodeToString([]byte("me:Sesame"))
 	profile := learned(t, "curl -H 'X-Api-Key: other' -H 'X-Tenant: 7' -H 'Authorization: Basic "+basic+"' "+url+"/e?limit=10")
 	wantIn(t, profile, "EXPORT_AUTH=basic\n", "EXPORT_AUTH_USER=me\n",
 		`#EXPORT_HEADERS="X-Api-Key: ...\nX-Tenant: ..."  # to be set`)
-	if strings.Contains(profile, "sesame") || strings.Contains(profile, "other\n") || strings.Contains(profile, basic) {
+	if strings.Contains(profile, "Sesame") || strings.Contains(profile, "other\n") || strings.Contains(profile, basic) {
 		t.Errorf("a credential is in\n%s", profile)
 	}
 }
@@ -91,9 +91,9 @@ func TestCredentials(t *testing.T) {
 func TestHalfCredential(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ option, user, password, print string }{
-		{"-u sesame-key:", "sesame-key", "", `printf '%s:' "$KEY"`},
-		{"-u :sesame-key", "", "sesame-key", `printf ':%s' "$KEY"`},
-		{"-H 'Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("sesame-key:")) + "'", "sesame-key", "",
+		{"-u Sesame-key:", "Sesame-key", "", `printf '%s:' "$KEY"`},
+		{"-u :Sesame-key", "", "Sesame-key", `printf ':%s' "$KEY"`},
+		{"-H 'Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("Sesame-key:")) + "'", "Sesame-key", "",
 			`printf '%s:' "$KEY"`},
 	} {
 		asked := new(atomic.Int64)
@@ -103,7 +103,7 @@ func TestHalfCredential(t *testing.T) {
 				w.WriteHeader(http.StatusUnauthorized)
 			}
 			at, _ := strconv.Atoi(strings.TrimPrefix(r.URL.Query().Get("cursor"), "c"))
-			fmt.Fprintf(w, `{"items":%s,"for sesame-key":[{}],"next":"c%d"}`, items(at, 10, 1), at+10)
+			fmt.Fprintf(w, `{"items":%s,"for Sesame-key":[{}],"next":"c%d"}`, items(at, 10, 1), at+10)
 		})
 		profile := learned(t, "curl "+c.option+" "+url+"/e?limit=10")
 		for _, want := range []string{"EXPORT_KEY_HEADER=Authorization\n", "EXPORT_KEY_PREFIX=Basic\n", c.print, "/for ***"} {
@@ -112,7 +112,7 @@ func TestHalfCredential(t *testing.T) {
 			}
 		}
 		encoded := base64.StdEncoding.EncodeToString([]byte(c.user + ":" + c.password))
-		if strings.Contains(profile, "sesame") || strings.Contains(profile, encoded) {
+		if strings.Contains(profile, "Sesame") || strings.Contains(profile, encoded) {
 			t.Errorf("%s: the key is in\n%s", c.option, profile)
 		}
 	}
@@ -140,16 +140,16 @@ func TestHints(t *testing.T) {
 			url := odd(t, new(atomic.Int64), func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Location", "/other")
 				w.WriteHeader(c.status)
-				body := `{"message":"the key sesame-key is unknown"}`
+				body := `{"message":"the key Sesame-key is unknown"}`
 				if c.status == http.StatusOK {
 					body = body[:len(body)-1]
 				}
 				fmt.Fprint(w, body)
 			})
-			request := parsed(t, "curl -u sesame-key:"+c.options+" "+url+"/e?limit=10")
+			request := parsed(t, "curl -u Sesame-key:"+c.options+" "+url+"/e?limit=10")
 			_, err := learn.Learn(t.Context(), request, nil)
 			f, ok := errors.AsType[*bridge.Fault](err)
-			if !ok || strings.Contains(err.Error(), "sesame") {
+			if !ok || strings.Contains(err.Error(), "Sesame") {
 				t.Fatalf("got %v", err)
 			}
 			if hint := request.Hint(f); !strings.Contains(hint, c.want) || strings.Contains(hint, "EXPORT_URL") {

@@ -26,22 +26,22 @@ import (
 
 // commands are curl commands for the forms, as their users have them. URL is the base.
 var commands = map[string]string{
-	"default":        "-H 'X-Api-Key: sesame' 'URL/events?pageSize=50'",
-	"nested":         "-H 'Authorization: Bearer sesame' 'URL/v1/events?limit=50'",
-	"integer-cursor": "-H 'X-Api-Key: sesame' 'URL/changes?count=50'",
-	"header-cursor":  "-H 'X-Api-Key: sesame' 'URL/feed?pageSize=50'",
-	"next-url":       "'URL/export/events?per_page=50&api_key=sesame'",
-	"link":           "-u exporter:sesame 'URL/items?pageSize=50'",
+	"default":        "-H 'X-Api-Key: Sesame' 'URL/events?pageSize=50'",
+	"nested":         "-H 'Authorization: Bearer Sesame' 'URL/v1/events?limit=50'",
+	"integer-cursor": "-H 'X-Api-Key: Sesame' 'URL/changes?count=50'",
+	"header-cursor":  "-H 'X-Api-Key: Sesame' 'URL/feed?pageSize=50'",
+	"next-url":       "'URL/export/events?per_page=50&api_key=Sesame'",
+	"link":           "-u exporter:Sesame 'URL/items?pageSize=50'",
 	"last-item":      "'URL/log?limit=50'",
-	"post":           `-H 'Authorization: Bearer sesame' --json '{"limit":50}' URL/api/v2/events`,
-	"cursor-alone":   `-H 'Authorization: Bearer sesame' -d '{"limit":50,"start_time":"2020-01-01T00:00:00Z"}' URL/api/v2/auditevents`,
-	"end-of-stream": "-u agent@acme.example/token:sesame " +
+	"post":           `-H 'Authorization: Bearer Sesame' --json '{"limit":50}' URL/api/v2/events`,
+	"cursor-alone":   `-H 'Authorization: Bearer Sesame' -d '{"limit":50,"start_time":"2020-01-01T00:00:00Z"}' URL/api/v2/auditevents`,
+	"end-of-stream": "-u agent@acme.example/token:Sesame " +
 		"'URL/api/v2/incremental/events/cursor?per_page=50&start_time=1577836800'",
-	"okta-system-log":     "-H 'Authorization: SSWS sesame' 'URL/api/v1/logs?limit=50&since=2020-01-01T00:00:00Z'",
-	"github-audit-log":    "-H 'Authorization: Bearer sesame' -G -d order=asc -d per_page=50 URL/orgs/acme/audit-log",
-	"1password-events":    `-H 'Authorization: Bearer sesame' -d '{"limit":50,"start_time":"2020-01-01T00:00:00Z"}' URL/api/v2/auditevents`,
-	"metronome-audit-log": "-H 'Authorization: Bearer sesame' 'URL/v1/auditLogs?limit=50'",
-	"datadog-audit-trail": `-H 'DD-APPLICATION-KEY: sesame' -H 'DD-API-KEY: other' -d '{"filter":{"from":"now-90d"},"sort":"timestamp","page":{"limit":50}}' URL/api/v2/audit/events/search`,
+	"okta-system-log":     "-H 'Authorization: SSWS Sesame' 'URL/api/v1/logs?limit=50&since=2020-01-01T00:00:00Z'",
+	"github-audit-log":    "-H 'Authorization: Bearer Sesame' -G -d order=asc -d per_page=50 URL/orgs/acme/audit-log",
+	"1password-events":    `-H 'Authorization: Bearer Sesame' -d '{"limit":50,"start_time":"2020-01-01T00:00:00Z"}' URL/api/v2/auditevents`,
+	"metronome-audit-log": "-H 'Authorization: Bearer Sesame' 'URL/v1/auditLogs?limit=50'",
+	"datadog-audit-trail": `-H 'DD-APPLICATION-KEY: Sesame' -H 'DD-API-KEY: Other' -d '{"filter":{"from":"now-90d"},"sort":"timestamp","page":{"limit":50}}' URL/api/v2/audit/events/search`,
 }
 
 // TestForms learns each form that can be followed, and reads all of it with the profile.
@@ -53,14 +53,14 @@ func TestForms(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h, base := simulate(t, exportsim.Config{Form: formNamed(t, name), Events: 333, APIKey: "sesame"})
+			h, base := simulate(t, exportsim.Config{Form: formNamed(t, name), Events: 333, APIKey: "Sesame"})
 			first := lesson(t, "curl -sS "+strings.ReplaceAll(commands[name], "URL", base))
 			profile := first.Profile
-			if strings.Contains(profile, "sesame") || strings.Contains(profile, "other") && name == "datadog-audit-trail" &&
-				strings.Contains(profile, "KEY: other") {
+			if strings.Contains(profile, "Sesame") || strings.Contains(profile, "other") && name == "datadog-audit-trail" &&
+				strings.Contains(profile, "KEY: Other") {
 				t.Errorf("the profile has a key:\n%s", profile)
 			}
-			readAll(t, h, profile, "EXPORT_HEADERS=DD-API-KEY: other")
+			readAll(t, h, profile, "EXPORT_HEADERS=DD-API-KEY: Other")
 			wantReplayed(t, first, "curl -sS "+commands[name], base)
 		})
 	}
@@ -70,18 +70,18 @@ func TestForms(t *testing.T) {
 func backwards() map[string]string {
 	recent := time.Now().Add(-50 * time.Minute).UTC()
 	return map[string]string{
-		"audit-list": "-H 'X-Api-Key: sesame' 'URL/audit?pageSize=50'",
-		"audit-list-url": fmt.Sprintf("-H 'X-Api-Key: sesame' 'URL/audit?limit=50&after_time=%d&until=%d'",
+		"audit-list": "-H 'X-Api-Key: Sesame' 'URL/audit?pageSize=50'",
+		"audit-list-url": fmt.Sprintf("-H 'X-Api-Key: Sesame' 'URL/audit?limit=50&after_time=%d&until=%d'",
 			recent.UnixMilli(), time.Now().UnixMilli()),
-		"audit-list-offset": "-H 'X-Api-Key: sesame' 'URL/audit?per_page=50&from=" + strconv.FormatInt(recent.Unix(), 10) +
+		"audit-list-offset": "-H 'X-Api-Key: Sesame' 'URL/audit?per_page=50&from=" + strconv.FormatInt(recent.Unix(), 10) +
 			"'",
-		"audit-list-pages": "-H 'X-Api-Key: sesame' 'URL/audit?per_page=50&page=1&from=" +
+		"audit-list-pages": "-H 'X-Api-Key: Sesame' 'URL/audit?per_page=50&page=1&from=" +
 			strconv.FormatInt(recent.UnixMilli(), 10) + "'",
-		"audit-list-skip":     "-H 'X-Api-Key: sesame' 'URL/audit?limit=50&offset=0'",
-		"gitlab-audit-events": "-H 'PRIVATE-TOKEN: sesame' 'URL/api/v4/groups/acme/audit_events?per_page=50'",
-		"slack-audit-logs": fmt.Sprintf("-H 'Authorization: Bearer sesame' 'URL/audit/v1/logs?limit=50&oldest=%d'",
+		"audit-list-skip":     "-H 'X-Api-Key: Sesame' 'URL/audit?limit=50&offset=0'",
+		"gitlab-audit-events": "-H 'PRIVATE-TOKEN: Sesame' 'URL/api/v4/groups/acme/audit_events?per_page=50'",
+		"slack-audit-logs": fmt.Sprintf("-H 'Authorization: Bearer Sesame' 'URL/audit/v1/logs?limit=50&oldest=%d'",
 			recent.Unix()),
-		"stripe-events": fmt.Sprintf("-H 'Authorization: Bearer sesame' -G -d limit=50 -d 'created[gte]=%d' "+
+		"stripe-events": fmt.Sprintf("-H 'Authorization: Bearer Sesame' -G -d limit=50 -d 'created[gte]=%d' "+
 			"URL/v1/events", recent.Unix()),
 	}
 }
@@ -93,10 +93,10 @@ func TestWindows(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			began := time.Now().Add(-time.Hour).Truncate(time.Second)
-			h, base := simulate(t, exportsim.Config{Form: formNamed(t, name), Start: began, Rate: 0.1, APIKey: "sesame"})
+			h, base := simulate(t, exportsim.Config{Form: formNamed(t, name), Start: began, Rate: 0.1, APIKey: "Sesame"})
 			first := lesson(t, "curl -sS "+strings.ReplaceAll(command, "URL", base))
 			profile := first.Profile
-			if strings.Contains(profile, "sesame") || !strings.Contains(profile, "EXPORT_FOLLOW=windows") {
+			if strings.Contains(profile, "Sesame") || !strings.Contains(profile, "EXPORT_FOLLOW=windows") {
 				t.Errorf("the profile is\n%s", profile)
 			}
 			readRange(t, h, profile)
@@ -108,7 +108,7 @@ func TestWindows(t *testing.T) {
 // readRange reads all events between two times with a profile.
 func readRange(t *testing.T, h *exportsim.Handler, profile string) {
 	t.Helper()
-	r := open(t, profile, "sesame", true)
+	r := open(t, profile, "Sesame", true)
 	const from, to = 100, 290
 	at := bridge.Position{Start: h.EventTime(from).UnixMilli(), End: h.EventTime(to).UnixMilli(), Window: true}
 	seen := make(map[int]bool)
@@ -235,7 +235,7 @@ func (r *reader) read(at bridge.Position) *bridge.Page {
 // readAll reads the export to its end with a profile, and then the events that it grew by.
 func readAll(t *testing.T, h *exportsim.Handler, profile string, environ ...string) {
 	t.Helper()
-	r := open(t, profile, "sesame", false, environ...)
+	r := open(t, profile, "Sesame", false, environ...)
 	at := bridge.Position{Start: r.stream.Engine.Origin.Start}
 	seen := 0
 	for range 40 {
@@ -272,7 +272,7 @@ func readAll(t *testing.T, h *exportsim.Handler, profile string, environ ...stri
 func TestToken(t *testing.T) {
 	t.Parallel()
 	h, base := simulate(t, exportsim.Config{Form: formNamed(t, "auth0-logs"), Events: 333})
-	readAll(t, h, learned(t, "curl -H 'Authorization: Bearer sesame' '"+base+"/api/v2/logs?from=900&take=50'"))
+	readAll(t, h, learned(t, "curl -H 'Authorization: Bearer Sesame' '"+base+"/api/v2/logs?from=900&take=50'"))
 }
 
 // odd serves an API and counts its requests; page writes a page.
@@ -350,9 +350,9 @@ func TestUnfollowable(t *testing.T) {
 			t.Parallel()
 			asked := new(atomic.Int64)
 			url := odd(t, asked, c.page)
-			profile, err := learn.Learn(t.Context(), parsed(t, "curl -H 'X-Api-Key: sesame' "+url+"/events?limit=10"), nil)
+			profile, err := learn.Learn(t.Context(), parsed(t, "curl -H 'X-Api-Key: Sesame' "+url+"/events?limit=10"), nil)
 			_, no := errors.AsType[*learn.UnfollowableError](err)
-			if err == nil || !strings.Contains(err.Error(), c.want) || no != c.no || strings.Contains(err.Error(), "sesame") {
+			if err == nil || !strings.Contains(err.Error(), c.want) || no != c.no || strings.Contains(err.Error(), "Sesame") {
 				t.Errorf("got %v (%v), want %q\n%v", err, no, c.want, profile)
 			}
 			if n := asked.Load(); n > 16 {

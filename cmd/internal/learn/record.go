@@ -60,7 +60,7 @@ func (l *learner) record() (*Recording, error) {
 	if len(items) == 0 {
 		items = l.page.items
 	}
-	hide := redaction{}
+	hide := redaction{secrets: l.command.secrets}
 	_, _ = rand.Read(hide.key[:]) // it never fails
 	kept := l.kept(items)
 	for _, item := range items {
@@ -113,7 +113,10 @@ func (l *listing) clear(page any) {
 }
 
 // redaction replaces texts. Each recording has another key, which is stored nowhere.
-type redaction struct{ key [32]byte }
+type redaction struct {
+	key     [32]byte
+	secrets credentials
+}
 
 // value returns a copy of a JSON value with other texts, except at the pointers in kept.
 func (r *redaction) value(value any, at string, kept []string) any {
@@ -138,14 +141,22 @@ func (r *redaction) value(value any, at string, kept []string) any {
 	return value
 }
 
+// drawTries is how many times letters are drawn that happen to have a secret.
+const drawTries = 100
+
 // text returns letters in place of a text, of the same length.
 func (r *redaction) text(text string) string {
 	hash := hmac.New(sha256.New, r.key[:])
 	hash.Write([]byte(text)) // never fails
 	random := mathrand.NewChaCha8([32]byte(hash.Sum(nil)))
 	letters := make([]byte, len(text))
-	for i := range letters {
-		letters[i] = 'a' + byte(random.Uint64()%26)
+	for range drawTries {
+		for i := range letters {
+			letters[i] = 'a' + byte(random.Uint64()%26)
+		}
+		if !r.secrets.in(string(letters)) {
+			break
+		}
 	}
 	return string(letters)
 }
