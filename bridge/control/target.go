@@ -230,7 +230,7 @@ func (p *planner) moveToEntry(ctx context.Context, e found) *Move {
 	switch {
 	case e.SamePosition(&p.from.Checkpoint):
 		m.note("the stream is at this position already")
-	case p.ahead(&e):
+	case e.aheadOf(&p.from.Checkpoint):
 		m.note(aheadNote)
 	}
 	return m
@@ -280,15 +280,15 @@ func (p *planner) firstPublished(ctx context.Context, e bridge.Entry) time.Time 
 // aheadNote warns that a target is ahead of the stream.
 const aheadNote = "the target is ahead of the stream: events in between are skipped"
 
-// ahead reports whether an entry is ahead of the stream's position.
-func (p *planner) ahead(e *found) bool {
+// aheadOf reports whether the entry is ahead of the stream's position.
+func (e *found) aheadOf(at *bridge.Checkpoint) bool {
 	switch {
-	case p.from.Zero():
+	case at.Zero():
 		return false
 	case e.sameCount:
-		return e.Events > p.from.Events
+		return e.Events > at.Events
 	}
-	return e.PositionTime > p.from.PositionTime && p.from.PositionTime > 0
+	return e.PositionTime > at.PositionTime && at.PositionTime > 0
 }
 
 // countCursor counts the events that a reset to a cursor publishes again, if the history
@@ -312,7 +312,7 @@ func (p *planner) countCursor(ctx context.Context, m *Move) (known bool) {
 		e.Events += int64(len(m.target.Tail) - len(e.Tail))
 		m.To.Text += "   (as in entry " + e.Version.String() + ")"
 		m.Repeats = p.repeatsAfter(ctx, e, e.Events)
-		if p.ahead(&e) {
+		if e.aheadOf(&p.from.Checkpoint) {
 			m.note(aheadNote)
 		}
 		return true
