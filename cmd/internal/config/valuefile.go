@@ -76,13 +76,14 @@ func (v *valueFiles) read(path string) (string, error) {
 	return text, err
 }
 
-// readValue reads the value in a file, without one trailing newline.
+// readValue reads the value in a file, without trailing line breaks, as bridge.ReadSecretFile
+// reads it again.
 func (v *valueFiles) readValue(path string) (string, error) {
 	content, err := v.pipes.read(path, maxValueFile)
 	if err != nil {
 		return "", err
 	}
-	text := strings.TrimSuffix(strings.TrimSuffix(content, "\n"), "\r")
+	text := strings.TrimRight(content, "\r\n")
 	if text == "" {
 		return "", fmt.Errorf("%s is empty", path)
 	}

@@ -17,7 +17,7 @@ import (
 
 func TestReadValue(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct{ content, want string }{{"a", "a"}, {"a\n", "a"}, {"a\r\n", "a"}, {"a\n\n", "a\n"},
+	for _, test := range []struct{ content, want string }{{"a", "a"}, {"a\n", "a"}, {"a\r\n", "a"}, {"a\r\n\n", "a"},
 		{" a ", " a "}, {"a\nb\n", "a\nb"}} {
 		if got, err := new(valueFiles).readValue(writeFile(t, "v", test.content)); got != test.want || err != nil {
 			t.Errorf("readValue of %q = %q, %v, want %q", test.content, got, err, test.want)
