@@ -41,13 +41,18 @@ demo: ## run the demo: API, Kafka and Redis embedded in one process
 build: ## build ./exportbridge
 	CGO_ENABLED=0 $(GO) build $(SHIP) -o exportbridge ./cmd/exportbridge
 
-# e2e takes the longest: named first, it begins first.
+# These take the longest, and bench mostly waits: named first, they begin first.
+LONGEST = ./cmd/internal/e2e ./cmd/internal/dev/bench
+
 test: ## run all tests on embedded servers; needs only Go
-	$(GO) test $(UNVETTED) $(TESTFLAGS) -timeout 20m ./cmd/internal/e2e ./...
+	$(GO) test $(UNVETTED) $(TESTFLAGS) -timeout 20m $(LONGEST) ./...
 
 # What one goroutine or another program computes, or counts in memory, make test runs in full:
 # the race detector would take minutes to see nothing.
 NO_RACE = AuditLists|AlertRules|DatesOfAllDays|EpochRollsOver|.*AgainstOracle|MutatedTimes|UndatedAtBoundary|WrongFlagValues|DefaultFormIsUnchanged|Form(Items|Windows)$$|.*(Bomb|Alloc)
+# Under the detector each program sleeps for a second when it ends, to watch the goroutines that
+# still run. The tests end theirs before.
+check: export GORACE = atexit_sleep_ms=0
 
 check: lint ## run all checks that a commit must pass, beside make test
 	$(GO) mod tidy -diff
@@ -55,7 +60,8 @@ check: lint ## run all checks that a commit must pass, beside make test
 	@# of e2e, those that start the test binary itself: the detector does not see the programs that the others build
 	$(GO) test $(UNVETTED) -race $(TESTFLAGS) -timeout 20m -run '^Test(Scripts|Signals|SimulateStops|DemoOnATerminal)$$' ./cmd/internal/e2e
 	cd cmd/internal/release && $(GO) test $(PLAIN) $(TESTFLAGS) ./deploy
-	EXPLORE_SCHEDULES=500 $(GO) test $(UNVETTED) -race $(TESTFLAGS) -timeout 20m -skip '^(Test|Fuzz)($(NO_RACE))' $$($(GO) list ./... | grep -v /e2e$$)
+	EXPLORE_SCHEDULES=500 $(GO) test $(UNVETTED) -race $(TESTFLAGS) -timeout 20m -skip '^(Test|Fuzz)($(NO_RACE))' \
+	  $(filter-out %/e2e,$(LONGEST)) $$($(GO) list ./... | grep -v /e2e$$)
 
 lint: ## check the format, run the linter
 	@command -v $(LINTER) >/dev/null || { echo "install the linter: go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0"; exit 1; }
