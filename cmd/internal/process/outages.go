@@ -7,7 +7,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
 	"exportbridge/cursorstore"
 )
 
@@ -15,24 +18,28 @@ import (
 // failure lasts longer.
 const flapping = 30 * time.Second
 
+// electing is the time in which an answer that Kafka expects clients to repeat is not logged:
+// a new topic, and each topic while brokers restart, has no leader for a moment.
+const electing = 5 * time.Second
+
 // logChanges returns a reporter that logs when a server fails and when it recovers, each
 // once, the latter with more fields. The engine logs failures of the API.
 func logChanges(log *slog.Logger, server string) func(err error, more ...any) {
 	var mu sync.Mutex // guards all below
 	var away, back time.Time
-	var silent bool // the server is flapping
+	var told bool
 	return func(err error, more ...any) {
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
-		case err != nil && (away.IsZero() || silent):
+		case err != nil && !told:
 			if away.IsZero() {
 				away = time.Now()
-				silent = away.Sub(back) < flapping
 			}
-			if silent = silent && time.Since(away) < flapping; silent {
+			if time.Since(away) < patience(err, away.Sub(back)) {
 				return
 			}
+			told = true
 			fields := []any{"server", server, logError, err}
 			fault, ok := errors.AsType[*bridge.Fault](err)
 			if ok && fault.Hint != "" {
@@ -46,15 +53,33 @@ func logChanges(log *slog.Logger, server string) func(err error, more ...any) {
 				log.Warn("server rejects writes; retrying", fields...)
 				return
 			}
+			if kafkaclient.IsAnswer(err) {
+				log.Warn("server answers with an error; retrying", fields...)
+				return
+			}
 			log.Warn("server unreachable; retrying", fields...)
 		case err == nil && !away.IsZero():
-			if !silent {
+			if told {
 				log.Info("server recovered", append([]any{"server", server,
 					"after", time.Since(away).Round(time.Millisecond).String()}, more...)...)
 			}
-			away, back = time.Time{}, time.Now()
+			if told || away.Sub(back) < flapping { // an election is no reason to be silent about an outage after it
+				back = time.Now()
+			}
+			away, told = time.Time{}, false
 		}
 	}
+}
+
+// patience is how long a failure that begins a time after the last recovery is not logged.
+func patience(err error, recovered time.Duration) time.Duration {
+	switch {
+	case recovered < flapping:
+		return flapping
+	case kerr.IsRetriable(err) && bridge.FaultOf(err).Class != bridge.Permanent:
+		return electing
+	}
+	return 0
 }
 
 // logOutages returns a reporter of a server for all streams. The log shows one outage: when

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/must"
@@ -82,6 +83,30 @@ func TestSayOutageAfterBlip(t *testing.T) {
 		}
 		said(nil)
 		wantLines("after it", 4)
+	})
+}
+
+// TestSayElection: a partition without a leader is none that is away, and for a moment it is no news.
+func TestSayElection(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		said := logChanges(slog.New(slog.NewTextHandler(&out, nil)), "kafka")
+		fail := func(seconds int) {
+			for range seconds {
+				said(&bridge.Fault{Err: fmt.Errorf("list offsets: %w", kerr.NotLeaderForPartition)})
+				<-time.After(time.Second)
+			}
+			said(nil)
+		}
+		fail(4)
+		if out.Len() > 0 {
+			t.Errorf("a leader is elected: said %q", out.String())
+		}
+		fail(7)
+		if got := out.String(); strings.Count(got, "\n") != 2 || !strings.Contains(got, `"server answers with an error; retrying"`) {
+			t.Errorf("no leader is elected: said %q", got)
+		}
 	})
 }
 
