@@ -60,10 +60,15 @@ func MarkBorder(p *bridge.Page, before *bridge.Border) (r Repeats) {
 // markInclusiveEnd is for APIs that begin a page with the item of the cursor. It marks all
 // items of a page that repeats the page before at the end of the results: the page names
 // its own cursor, and is not full, so the API holds nothing back. Only items with an id
-// tell pages apart.
-func markInclusiveEnd(p *bridge.Page, pageSize int, r *Repeats) {
+// tell pages apart. If again is false, items before the border are others than those of the
+// page before, or the tail has them.
+func markInclusiveEnd(p *bridge.Page, pageSize int, again bool, r *Repeats) {
 	noID := func(e bridge.Event) bool { return e.ID == nil }
 	if !p.Tail() || len(p.Events) == 0 || p.Items >= pageSize || slices.ContainsFunc(p.Events, noID) {
+		return
+	}
+	if !again {
+		r.Same = false
 		return
 	}
 	for i := range p.Events {

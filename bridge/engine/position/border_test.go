@@ -130,3 +130,38 @@ func TestCarriedBesideBorder(t *testing.T) {
 		}
 	}
 }
+
+// TestEndAtTheSameTime: a cursor that is a time lists the items of that time again. A later item
+// of that time may be listed before them. It is news, although the page is as long as the page
+// before, and ends with the same items.
+func TestEndAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	rules := &Rules{PageSize: 100, TailLimit: 400}
+	page := func(at string, first int) *bridge.Page {
+		p := borderPage(at, 100, 100+leastHold, "")
+		p.Events, p.Next = append(borderPage(at, first, first+1, "").Events, p.Events...), "time"
+		p.Items = len(p.Events)
+		return p
+	}
+	for name, polls := range map[string]struct {
+		restart bool
+		firsts  []int // the first item of each page at the cursor
+		news    []int
+	}{
+		"at once":                  {false, []int{2}, []int{1}},
+		"the same page, then news": {false, []int{1, 2}, []int{0, 1}},
+		"after a restart":          {true, []int{1, 2}, []int{0, 1}},
+	} {
+		at, _, err := Begin(bridge.Checkpoint{}).Take(page("", 1), rules, Known{})
+		must.Do(t, err)
+		for i, first := range polls.firsts {
+			p := page("time", first)
+			if at, _, err = at.Take(p, rules, Known{}); err != nil || len(p.Events) != polls.news[i] {
+				t.Errorf("%s: page %d: %d items are published, want %d (%v)", name, i, len(p.Events), polls.news[i], err)
+			}
+			if polls.restart {
+				at = Begin(at.Checkpoint)
+			}
+		}
+	}
+}

@@ -142,8 +142,9 @@ func (at *Position) take(p *bridge.Page, rules *Rules, known Known, found *Findi
 		digest = p.Digest()
 		found.Repeats = MarkBorder(p, &at.Border)
 	}
-	if found.Same || digest != 0 && digest == at.left {
-		markInclusiveEnd(p, rules.PageSize, &found.Repeats)
+	if again := digest != 0 && digest == at.left; found.Same || again {
+		// Before the tail and in a new process, only the border tells the page from another one.
+		markInclusiveEnd(p, rules.PageSize, again || at.left == 0 && len(at.Tail) == 0, &found.Repeats)
 	}
 	if found.Whole && (digest != at.left || p.Tail()) {
 		digest = 0 // the page counts as an empty page, which has no digest
