@@ -168,7 +168,7 @@ func (u Unread) Fault() error {
 	if u.Says != "" {
 		text = "its " + u.Where + " " + u.Says
 	}
-	return Blockf("unread-cursor", ReasonConfig, u.Hint, "the first page names no next page, but %s", text)
+	return Blockf("unread-cursor", ReasonConfig, u.Hint, "the page names no next page, but %s", text)
 }
 
 // SmallBody is the size of a body, in bytes, below which a page may be empty. A larger
@@ -185,7 +185,7 @@ type Page struct {
 	// Next is the cursor of the next page, byte for byte, or empty if the API returned
 	// none (null, empty or absent).
 	Next string
-	// Unread may be set on a first page that has items and an empty Next.
+	// Unread may be set on a page with an empty Next.
 	Unread Unread
 	// Gap is set if a list without bounds had none of the events known before. Then events
 	// before those of the page may be missing.

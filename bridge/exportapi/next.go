@@ -113,11 +113,11 @@ func (r *pageReader) init(cfg *Config, requests *requests, faults *faults, decod
 type lookout func(d *pageDecoder)
 
 // next sets the cursor of a page. It finds the cursor of a simple page at the end of the
-// body. It decodes any other page, and a first page that seems to end the results: its
-// cursor may be elsewhere. look, if not nil, gets the decoder of a decoded page.
+// body. It decodes any other page, and a page that seems to end the results, which may say
+// otherwise elsewhere. look, if not nil, gets the decoder of a decoded page.
 func (r *pageReader) next(p *bridge.Page, asked *url.URL, h http.Header, look lookout) *bridge.Fault {
 	if r.simple != "" {
-		if cursor, ok := scan.TailCursor(p.Body, r.simple, r.scratch[:0]); ok && (len(cursor) > 0 || p.At.Cursor != "") {
+		if cursor, ok := scan.TailCursor(p.Body, r.simple, r.scratch[:0]); ok && len(cursor) > 0 {
 			p.Next = string(cursor)
 			r.scratch = cursor[:0]
 			return nil
@@ -164,7 +164,11 @@ func (r *pageReader) follow(p *bridge.Page, d *pageDecoder, asked *url.URL, h ht
 	if d.told && (next == "" || next == p.At.Cursor) {
 		return schemaFault(d.more.fault("%s says that more results follow, but the page names no other cursor", d.more))
 	}
-	if p.Next = next; next == "" && p.At.Cursor == "" && p.Items > 0 {
+	switch p.Next = next; {
+	case next != "":
+	case p.At.Cursor != "":
+		p.Unread = nextlink.Follows(p.Body)
+	case p.Items > 0:
 		p.Unread = r.unread(p, d, h)
 	}
 	return nil

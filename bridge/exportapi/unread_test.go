@@ -7,8 +7,9 @@ import (
 	"exportbridge/bridge/bridgetest/must"
 )
 
-// A first page without a next one may say that more follow. A null cursor is the end unless
-// a member says otherwise. A total says nothing if the request selects a part.
+// A page without a next one may say that more follow. A null cursor is the end unless a member
+// says otherwise. A total says nothing if the request selects a part. On a later page the place
+// of the cursor is known, and totals are those of all pages.
 func TestUnread(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -27,7 +28,14 @@ func TestUnread(t *testing.T) {
 		"in total, from a time": {`{"items":[` + one + `],"total":2}`, bridge.Position{Start: 1}, ""},
 		"pages, from a time": {`{"items":[` + one + `],"page":1,"total_pages":2}`, bridge.Position{Start: 1},
 			"/total_pages"},
-		"a later page": {`{"items":[` + one + `],"total":2}`, bridge.Position{Cursor: "c1"}, ""},
+		"a later page": {`{"items":[` + one + `],"total":2,"pages":2,"next_cursor":"c2"}`, bridge.Position{Cursor: "c1"},
+			""},
+		"a later page, more follow": {`{"items":[` + one + `],"pages":2,"next_cursor":"c2","has_more":true}`,
+			bridge.Position{Cursor: "c1"}, "/has_more"},
+		"a later page, null last, more": {`{"items":[],"meta":{"truncated":true},"nextCursor":null}`,
+			bridge.Position{Cursor: "c1"}, "/meta/truncated"},
+		"a later page, done": {`{"items":[` + one + `],"has_more":true,"done":true,"nextCursor":null}`,
+			bridge.Position{Cursor: "c1"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -11,7 +11,7 @@ import (
 
 var doubtfulEnd = []bridge.Warning{{
 	Code: bridge.WarningUnread,
-	Text: "the first page names no next page, but has /paging/next, which looks like a next cursor",
+	Text: "the page names no next page, but has /paging/next, which looks like a next cursor",
 	Hint: "if it is the next cursor, set EXPORT_CURSOR_FIELD=/paging/next",
 }}
 

@@ -26,7 +26,7 @@ func TestUnreadCursor(t *testing.T) {
 		want string
 		args []string
 	}{
-		{cli.ExitEmptyEnd, "done as far as read: the first page names no next page, but has /nextCursor",
+		{cli.ExitEmptyEnd, "done as far as read: the page names no next page, but has /nextCursor",
 			[]string{"run", "--once"}},
 		{cli.ExitFailed, "has /nextCursor, which looks like a next cursor", append([]string{"verify"}, span...)},
 		{cli.ExitRefused, "has /nextCursor, which looks like a next cursor",

@@ -60,6 +60,24 @@ func Unread(body []byte, h http.Header, items int) bridge.Unread {
 	for _, name := range slices.Sorted(maps.Keys(h)) {
 		s.count("header "+name, strings.ReplaceAll(strings.TrimPrefix(name, "X-"), "-", "_"), h.Get(name))
 	}
+	return s.page(body)
+}
+
+// Follows returns the member that says that more follow, in a valid page that names no next
+// one but was named by another page. It returns the zero value if none does, or if a member
+// says that nothing follows.
+func Follows(body []byte) bridge.Unread {
+	s := search{flags: true}
+	u := s.page(body)
+	if u.Where != "" {
+		u.Hint = "if it says that more items follow, set EXPORT_MORE_FIELD=" + u.Where +
+			": such a page is then requested again"
+	}
+	return u
+}
+
+// page searches a page.
+func (s *search) page(body []byte) bridge.Unread {
 	s.scan.Reset(body)
 	if i := scan.SkipSpace(body, scan.SkipMark(body)); s.scan.KindAt(i) == scan.Object {
 		if _, ok := s.object(i, "", 1); !ok || s.over {
@@ -86,6 +104,7 @@ func (s *search) count(where, name, text string) {
 type search struct {
 	scan  scan.Scanner
 	items int
+	flags bool // only members that say whether more follow count
 	found bridge.Unread
 	over  bool // a member says that nothing follows
 }
@@ -130,6 +149,7 @@ func (s *search) judge(pointer, name string, v *scan.Value) {
 		} else if s.found.Where == "" && text[0] == 't' {
 			s.found = bridge.Unread{Where: pointer, Says: "is true", Hint: unknownNext}
 		}
+	case s.flags:
 	case v.Kind == scan.Number && (pages.MatchString(name) || totals.MatchString(name)):
 		s.count(pointer, name, string(text))
 	case !leadsOn(pointer, string(text)) || attribute.MatchString(name):
