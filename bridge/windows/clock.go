@@ -11,6 +11,7 @@ import (
 // still to come.
 type clock struct {
 	ahead time.Duration // the API's clock less this machine's
+	least time.Duration // the least value of ahead in this window, 0 without a lesser one
 	known bool          // a response has come
 	byAPI bool          // the last response had a Date
 	last  time.Time     // the Date of the last response, zero without one
@@ -32,5 +33,6 @@ func (c *clock) saw(p *bridge.Page) {
 	c.known, c.last = true, p.ServerTime
 	if c.byAPI = !p.ServerTime.IsZero(); c.byAPI {
 		c.ahead = p.AsOf().Sub(p.ArrivedAt)
+		c.least = min(c.least, c.ahead)
 	}
 }

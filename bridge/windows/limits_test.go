@@ -1,8 +1,10 @@
 package windows_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -258,6 +260,43 @@ func TestFailing(t *testing.T) {
 		if !strings.Contains(strings.Join(said, "\n"), "a listing waits") {
 			t.Errorf("nothing says that it waits: %q", said)
 		}
+	})
+}
+
+// cached is a source behind a cache that keeps first pages, with their Date.
+type cached struct {
+	*list
+	first *bridge.Page
+}
+
+func (c *cached) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
+	if at.Cursor != "" {
+		return c.list.Fetch(ctx, at)
+	}
+	if c.first == nil || time.Since(c.first.RequestedAt) > 10*time.Minute {
+		first, err := c.list.Fetch(ctx, at)
+		if c.first = first; err != nil {
+			return nil, err
+		}
+	}
+	p := *c.first
+	p.Events = slices.Clone(p.Events)
+	p.RequestedAt, p.ArrivedAt = time.Now(), time.Now()
+	return &p, nil
+}
+
+// TestCachedPage: the watermark does not pass what the oldest page of a listing can have.
+func TestCachedPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		l := &list{page: 50}
+		l.add(100, began.Add(-20*time.Minute), 5*time.Second)
+		l.add(150, began, 5*time.Second)
+		cfg := settings(time.Minute)
+		cfg.NoStart, cfg.NoEnd = true, true
+		x := newTopic(t, began.Add(-time.Minute), cfg).begin(windows.New(&cached{list: l}, cfg))
+		x.poll(300, 5*time.Second)
+		x.want(150)
 	})
 }
 

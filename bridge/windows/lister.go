@@ -113,7 +113,8 @@ func (l *Lister) find(ctx context.Context, at bridge.Position, w bridge.Watermar
 	l.reading.Store(false)
 	start := w.At // the position, while the search passes empty windows
 	for began := time.Now(); ; {
-		now, limit := l.clock.now(), l.settled()
+		now, limit := l.clock.now(), l.settled(l.clock.ahead)
+		l.clock.least = 0
 		switch {
 		case w.At > now.UnixMilli()+restless:
 			l.learned = false // learn the time again: one wrong Date must not block for ever
@@ -132,9 +133,9 @@ func (l *Lister) find(ctx context.Context, at bridge.Position, w bridge.Watermar
 			return err
 		}
 		l.looked = whole
-		// The limit is too late if a clock was set back since the last response.
-		to = max(w.At, min(to, l.settled()))
 		end := to == limit && whole
+		// The limit is too late if a clock was set back, or if a page came from a cache.
+		to = max(w.At, min(to, l.settled(l.clock.least)))
 		switch {
 		case len(items) > 0:
 			l.pages(at, w, to, items)
@@ -159,9 +160,9 @@ func (l *Lister) find(ctx context.Context, at bridge.Position, w bridge.Watermar
 	}
 }
 
-// settled is the end of the newest window, by the clocks.
-func (l *Lister) settled() int64 {
-	return floor(l.clock.now().Add(-l.cfg.Settle).UnixMilli())
+// settled is the end of the newest window, if the API's clock is ahead of this machine's by so much.
+func (l *Lister) settled(ahead time.Duration) int64 {
+	return floor(time.Now().Add(min(0, ahead) - l.cfg.Settle).UnixMilli())
 }
 
 // learn checks once that the API heeds the bounds of a range, and learns the API's time:
