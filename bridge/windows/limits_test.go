@@ -300,6 +300,32 @@ func TestCachedPage(t *testing.T) {
 	})
 }
 
+// TestMisreadTimes: items of the future, and old ones of a list without a start, are left out. If all
+// times are impossible, they are misread: seconds as milliseconds, or microseconds.
+func TestMisreadTimes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		read    func(time.Time) int64
+		noStart bool
+	}{
+		"seconds":                     {time.Time.Unix, true},
+		"microseconds":                {time.Time.UnixMicro, true},
+		"microseconds, after a start": {time.Time.UnixMicro, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := &list{page: 5}
+			for i := range 20 {
+				at := time.Now().Add(time.Duration(i-10) * time.Minute)
+				l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: time.UnixMilli(tc.read(at)), placed: at, visible: at})
+			}
+			cfg := settings(time.Second)
+			cfg.NoStart, cfg.NoEnd, cfg.EndExplicit = tc.noStart, true, true
+			t.Log(name)
+			err := begin(t, time.Now().Add(-time.Hour), l, cfg).block()
+			wantFault(t, err, bridge.Permanent, "EXPORT_ITEM_TIME_FORMAT")
+		})
+	}
+}
+
 // TestClock: a watermark ahead of the API's clock blocks the stream.
 func TestClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -16,6 +16,9 @@ const (
 	soon = 2 * unit
 	// manyUp is how many items must follow an older one before a list counts as oldest first.
 	manyUp = 8
+	// earliest and furthest bound the times of events that are no mistake, in milliseconds: 1990, and
+	// ten years after now.
+	earliest, furthest = 631_152_000_000, 10 * 365 * 24 * 3_600_000
 )
 
 // Range is the position of a listing: with the bounds that the API takes.
@@ -46,6 +49,8 @@ type walk struct {
 	ids     map[bridge.ItemKey]struct{} // other items of this listing, nil if changed ones are not new
 	known   map[bridge.ItemKey]struct{} // ids of earlier listings
 
+	dated  bool  // the listing has an item with a time
+	likely bool  // one of them is no mistake, or is listed whatever its time is
 	met    bool  // the listing has an item that was known before, or an older one
 	latest int64 // time of the newest item that is not of the future
 
@@ -68,6 +73,8 @@ func (w *walk) leaves(e *bridge.Event, key bridge.ItemKey, m *memory) (bool, err
 	if timed && e.Time <= w.ahead {
 		w.latest = max(w.latest, e.Time)
 	}
+	w.dated = w.dated || timed
+	w.likely = w.likely || timed && e.Time < w.ahead+furthest && (e.Time >= earliest || !w.noStart)
 	switch {
 	case timed && e.Time > w.ahead:
 		w.future[key] = struct{}{}
@@ -170,6 +177,10 @@ func (l *Lister) walk(from, limit int64, late bool) *walk {
 func (l *Lister) walked(w *walk) error {
 	if w == nil {
 		return nil
+	}
+	if w.dated && !w.likely {
+		return blocked("set EXPORT_ITEM_TIME and EXPORT_ITEM_TIME_FORMAT to the time of an item, as the API writes it",
+			"all times of the list are before 1990 or far in the future, so that no item counts as new")
 	}
 	if len(w.future) > 0 && len(l.future) == 0 && l.cfg.Warn != nil {
 		l.cfg.Warn("the list has events of the future, which are published when their time comes",
