@@ -39,6 +39,8 @@ type service struct {
 	hint  string        // at the end of an error about a parameter
 	// endInclusive is the value that the profile must have proven.
 	endInclusive bool
+	// startExclusive leaves out an event at the start.
+	startExclusive bool
 	// seconds is set if items have their time without its fraction: nothing can be proven.
 	seconds bool
 }
@@ -140,7 +142,8 @@ func (s *service) list(w http.ResponseWriter, r *http.Request, v url.Values, ref
 	}
 	for n := range events {
 		e := s.event(n)
-		if !from.IsZero() && e.at.Before(from) || !to.IsZero() && (e.at.After(to) || e.at.Equal(to) && !s.endInclusive) {
+		early := e.at.Before(from) || s.startExclusive && e.at.Equal(from)
+		if !from.IsZero() && early || !to.IsZero() && (e.at.After(to) || e.at.Equal(to) && !s.endInclusive) {
 			continue
 		}
 		found = append(found, e)
@@ -453,7 +456,7 @@ func follow(t *testing.T, s *service, profile string) {
 		start, end := r.stream.Export.Bounds()
 		at = bridge.Position{Window: true}
 		if start {
-			at.Start = began.UnixMilli()
+			at.Start = began.UnixMilli() - 1
 		}
 		if end {
 			at.End = began.Add(3 * time.Hour).UnixMilli()

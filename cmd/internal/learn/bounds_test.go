@@ -112,6 +112,9 @@ func TestBounds(t *testing.T) {
 				"a parameter of the end was not found. Tried without success: ", "from and to"}},
 		"inclusive": {func(s *service) { s.start, s.end, s.endInclusive = "start", "end", true }, "",
 			[]string{"EXPORT_START_PARAM=start", "EXPORT_END_INCLUSIVE=true"}},
+		"inclusive, behind the start": {func(s *service) {
+			s.start, s.end, s.endInclusive, s.startExclusive = "start", "end", true, true
+		}, "", []string{"EXPORT_START_PARAM=start", "EXPORT_END_INCLUSIVE=false"}},
 		"whole seconds prove no end": {func(s *service) {
 			s.start, s.end, s.endInclusive = "start", "end", true
 			s.item = func(e event) string { return fmt.Sprintf(`{"id":"e%d","at":%d,"type":"t"}`, e.n, e.at.Unix()) }

@@ -104,12 +104,35 @@ func (l *listing) proveEnd(ctx context.Context, a *api, p profile) error {
 	switch {
 	case len(page.Items) == 0:
 		return not("not proven, the range was empty: set")
-	case slices.ContainsFunc(page.Items, func(item exportapi.SampledItem) bool { return item.Time == at }):
+	case listedAt(page, at):
 		p.set("EXPORT_END_INCLUSIVE", "true", "proven: an item at the end itself is listed")
+		end := slices.Max(l.times[0].Times)/unit*unit + unit
+		return l.proveStart(ctx, a, p, bridge.Position{Start: at, End: end, Window: true})
 	case p.value("EXPORT_TIME_FORMAT") != "s" && wholeSeconds(l.times[0].Times):
 		return not("not proven: the items have times in whole seconds, and the API may compare their fractions. Set")
 	default:
 		p.set("EXPORT_END_INCLUSIVE", "false", "proven: an item at the end itself is not listed")
 	}
 	return nil
+}
+
+// proveStart requests a range that begins at the time of an item, where a range that ends there lists
+// the item. An API that does not list it at the start has it in one of two adjacent ranges already.
+func (l *listing) proveStart(ctx context.Context, a *api, p profile, at bridge.Position) error {
+	if a.asked >= mostRequests {
+		return nil
+	}
+	page, err := a.sample(ctx, p, at)
+	switch {
+	case wrongParam(err):
+		return nil
+	case err == nil && len(page.Items) > 0 && !listedAt(page, at.Start):
+		p.set("EXPORT_END_INCLUSIVE", "false", "proven: an item at the end itself is listed, but none at the start")
+	}
+	return err
+}
+
+// listedAt reports whether a page has an item of a time.
+func listedAt(page exportapi.Sample, at int64) bool {
+	return slices.ContainsFunc(page.Items, func(item exportapi.SampledItem) bool { return item.Time == at })
 }
