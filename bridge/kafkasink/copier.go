@@ -33,8 +33,9 @@ type copier struct {
 	failed  chan struct{} // closed when a copy failed, also because of another session
 	err     error         // of the copy; written before over and failed are closed
 
-	turn turn           // held while a copy is written; guards kept
-	kept bridge.Version // the version of the newest copy
+	turn turn // held while a copy is written
+	// kept is the version of the newest copy; written by the holder of turn.
+	kept atomic.Pointer[bridge.Version]
 
 	next atomic.Pointer[bridge.Checkpoint] // what offer was given last; nil before
 }
@@ -48,11 +49,14 @@ func startCopier(s *session, kept bridge.Checkpoint, every time.Duration) *copie
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &copier{
 		txn: &s.txn, topic: s.topics.Checkpoints, every: every, cancel: cancel,
-		over: make(chan struct{}), failed: make(chan struct{}), turn: make(turn, 1), kept: version,
+		over: make(chan struct{}), failed: make(chan struct{}), turn: make(turn, 1),
 	}
+	c.keep(version)
 	c.running.Go(func() { c.run(ctx) })
 	return c
 }
+
+func (c *copier) keep(v bridge.Version) { c.kept.Store(&v) }
 
 // offer takes a committed checkpoint to copy at the next turn.
 func (c *copier) offer(cp bridge.Checkpoint) {
@@ -87,8 +91,12 @@ func (c *copier) wait() { c.running.Wait() }
 
 // introduce copies the first checkpoint of an epoch, and returns once the copy is
 // committed. The store does not fence: a fenced session could begin an epoch there, and
-// a later session in exactly-once mode would take that epoch for the newest.
+// a later session in exactly-once mode would take that epoch for the newest. Any other
+// checkpoint, as of a heartbeat, waits for no copy.
 func (c *copier) introduce(ctx context.Context, cp bridge.Checkpoint) error {
+	if cp.Zero() || cp.Epoch == c.kept.Load().Epoch {
+		return nil
+	}
 	select {
 	case c.turn <- struct{}{}:
 	case <-c.failed:
@@ -97,15 +105,12 @@ func (c *copier) introduce(ctx context.Context, cp bridge.Checkpoint) error {
 		return fmt.Errorf("copy the first checkpoint of epoch %d: %w", cp.Epoch, ctx.Err())
 	}
 	defer c.turn.release()
-	if cp.Zero() || cp.Epoch == c.kept.Epoch {
-		return nil
-	}
 	copied := make(chan error, 1)
 	go func() { copied <- c.copy(ctx, cp) }() // waited for below
 	select {
 	case err := <-copied:
 		if err == nil {
-			c.kept = cp.Version
+			c.keep(cp.Version)
 		}
 		return err
 	case <-ctx.Done():
@@ -150,13 +155,13 @@ func (c *copier) copyNewest(ctx context.Context) error {
 	}
 	defer c.turn.release()
 	cp := c.next.Load()
-	if cp == nil || cp.Version.Compare(c.kept) <= 0 {
+	if cp == nil || cp.Version.Compare(*c.kept.Load()) <= 0 {
 		return nil
 	}
 	if err := c.copy(ctx, *cp); err != nil {
 		return err
 	}
-	c.kept = cp.Version
+	c.keep(cp.Version)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package kafkasink_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -130,16 +131,24 @@ func TestMirrorFenced(t *testing.T) {
 }
 
 // TestMirrorDoesNotHold: while the checkpoint topic takes nothing, events are
-// published.
+// published, and a quiet stream goes on.
 func TestMirrorDoesNotHold(t *testing.T) {
 	t.Parallel()
 	cluster := kafkatest.Fake(t)
 	cfg := config(t, cluster.ListenAddrs())
 	s := mirroring(t, cfg)
 	recoverTo(t, s, cfg, -1)
+	mustCommit(t, s, batch(cfg, 1))
+	awaitCopy(t, cfg, 0)
 	held := cluster.Fault(refuse(cfg.CheckpointTopic, kerr.NotEnoughReplicas, -1))
-	for seq := 1; held.Hits() < 2; seq++ {
+	for seq := 2; held.Hits() < 2; seq++ {
 		mustCommit(t, s, batch(cfg, seq))
+	}
+	quiet, cancel := context.WithTimeout(t.Context(), kafkatest.Patience/2)
+	defer cancel()
+	heartbeat := bridge.Batch{Checkpoint: checkpoint(cfg, 1000), From: checkpoint(cfg, 999)}
+	if _, err := s.Publish(quiet, heartbeat); err != nil {
+		t.Errorf("a heartbeat returned %v", err)
 	}
 	began := time.Now()
 	s.Close() // waits for the mirror
@@ -147,7 +156,7 @@ func TestMirrorDoesNotHold(t *testing.T) {
 		t.Errorf("close took %s", took)
 	}
 	held.Remove()
-	recoverTo(t, s, cfg, -1)
+	recoverTo(t, s, cfg, 0)
 }
 
 // TestMirrorTooLarge: a copy that does not fit is left out.
