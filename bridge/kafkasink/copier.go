@@ -1,6 +1,7 @@
 package kafkasink
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,8 +16,11 @@ import (
 )
 
 // copyInterval is the minimum interval of copies. A stream whose store is lost resumes at
-// the last copy.
-const copyInterval = 5 * time.Second
+// the last copy. A copy is overdue after overdueCopies intervals.
+const (
+	copyInterval  = 5 * time.Second
+	overdueCopies = 6
+)
 
 // copier copies the committed checkpoints of a session in at-least-once mode into the
 // checkpoint topic. Each copy is a small transaction of the stream's transactional id:
@@ -37,7 +41,8 @@ type copier struct {
 	// kept is the version of the newest copy; written by the holder of turn.
 	kept atomic.Pointer[bridge.Version]
 
-	next atomic.Pointer[bridge.Checkpoint] // what offer was given last; nil before
+	next  atomic.Pointer[bridge.Checkpoint] // what offer was given last; nil before
+	began atomic.Pointer[time.Time]         // when the copy in progress began; nil without one
 }
 
 // startCopier starts the copier of a session. kept is the newest copy.
@@ -75,6 +80,39 @@ func (c *copier) failure() error {
 	}
 }
 
+// overdue returns a Fault if a copy takes long. Events are published meanwhile, but after the
+// loss of the store all since the last copy would be published again.
+func (c *copier) overdue() error {
+	if c == nil {
+		return nil
+	}
+	if began := c.began.Load(); began == nil || time.Since(*began) < overdueCopies*c.every {
+		return nil
+	}
+	return c.stall()
+}
+
+// stall returns the Fault of a copy that no broker acknowledges.
+func (c *copier) stall() *bridge.Fault {
+	cause := cmp.Or(c.txn.client.Trouble(), errUnacknowledged)
+	return &bridge.Fault{
+		Class: bridge.Transient, Code: "stalled", Hint: "check that all brokers are up",
+		Err: fmt.Errorf("copy the checkpoint to topic %s: %w", c.topic.Name, cause),
+	}
+}
+
+// reporting reports a stall now and then, until stop is called.
+func (c *copier) reporting() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var reports sync.WaitGroup
+	reports.Go(func() {
+		for bridge.Sleep(ctx, stallAfter); ctx.Err() == nil; bridge.Sleep(ctx, stallAfter) {
+			c.txn.cfg.Tell(c.stall())
+		}
+	})
+	return func() { cancel(); reports.Wait() }
+}
+
 // lost returns a channel that is closed when another session has the stream. In
 // exactly-once mode c is nil and the channel is never closed: the transaction fails.
 func (c *copier) lost() <-chan struct{} {
@@ -97,6 +135,7 @@ func (c *copier) introduce(ctx context.Context, cp bridge.Checkpoint) error {
 	if cp.Zero() || cp.Epoch == c.kept.Load().Epoch {
 		return nil
 	}
+	defer c.reporting()()
 	select {
 	case c.turn <- struct{}{}:
 	case <-c.failed:
@@ -176,6 +215,9 @@ func (c *copier) copy(ctx context.Context, cp bridge.Checkpoint) error {
 		}
 		return nil
 	}
+	began := time.Now()
+	c.began.Store(&began)
+	defer c.began.Store(nil)
 	if err := c.commit(ctx, rec); err != nil {
 		return c.txn.fault(fmt.Errorf("mirror checkpoint %s: %w", cp.Version, err))
 	}

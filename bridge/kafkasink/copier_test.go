@@ -159,6 +159,43 @@ func TestMirrorDoesNotHold(t *testing.T) {
 	recoverTo(t, s, cfg, 0)
 }
 
+// TestMirrorStalls: while Kafka takes no copy, it does not count as healthy: neither where events
+// are published nevertheless, nor where the first commit of an epoch waits.
+func TestMirrorStalls(t *testing.T) {
+	t.Parallel()
+	cluster := kafkatest.Fake(t)
+	cfg := config(t, cluster.ListenAddrs())
+	var seen kafkatest.Reports
+	cfg.Report = seen.Add
+	s := mirroring(t, cfg)
+	recoverTo(t, s, cfg, -1)
+	stalls := kafkatest.Mentions("copy the checkpoint to topic " + cfg.CheckpointTopic)
+	held := cluster.Fault(refuse(cfg.CheckpointTopic, kerr.NotEnoughReplicas, -1))
+	seq := 0
+	commitUntil := func(what string, suits func(error) bool) {
+		t.Helper()
+		kafkatest.Eventually(t, what, func() (bool, error) {
+			seq++
+			mustCommit(t, s, batch(cfg, seq))
+			all := seen.Seen()
+			return suits(all[len(all)-1]), nil
+		})
+	}
+	commitUntil("report the copy", stalls)
+	held.Remove()
+	commitUntil("report that copies are written", kafkatest.IsNil)
+
+	held = cluster.Fault(refuse(cfg.CheckpointTopic, kerr.NotEnoughReplicas, -1))
+	reset := checkpoint(cfg, 0)
+	reset.Epoch, reset.Kind = 7, bridge.KindReset
+	done := make(chan error, 1)
+	go func() { done <- commit(t, s, bridgetest.Load{Batch: bridge.Batch{Checkpoint: reset}}) }()
+	seen.Await(t, "the copy that the reset waits for", stalls)
+	held.Remove()
+	must.Do(t, kafkatest.Receive(t, done, "the reset"))
+	seen.Await(t, "a copy that is written", kafkatest.IsNil)
+}
+
 // TestMirrorTooLarge: a copy that does not fit is left out.
 func TestMirrorTooLarge(t *testing.T) {
 	t.Parallel()

@@ -24,6 +24,8 @@ const (
 	lookTimeout = 3 * time.Second
 )
 
+var errUnacknowledged = errors.New("the brokers respond but acknowledge no records")
+
 // target is the destination of records.
 type target struct {
 	cfg    *Config
@@ -219,7 +221,7 @@ func (d *delivery) look(ctx context.Context) *bridge.Fault {
 		troubles = append(troubles, found[i].Troubles()...)
 	}
 	if len(troubles) == 0 {
-		troubles = []string{"the brokers respond but acknowledge no records"}
+		troubles = []string{errUnacknowledged.Error()}
 	}
 	return &bridge.Fault{
 		Class: bridge.Transient, Code: "stalled", Hint: "check that all brokers are up",

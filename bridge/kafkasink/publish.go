@@ -94,7 +94,7 @@ func (s *session) publish(ctx context.Context, b *bridge.Batch) (bridge.Receipt,
 	if err := publish(ctx, b); err != nil {
 		return bridge.Receipt{}, err
 	}
-	s.cfg.Tell(nil)
+	s.cfg.Tell(s.copier.overdue())
 	receipt := s.receipt.Receipt
 	receipt.Topics = s.topics.states()
 	s.receipt = tally{}
