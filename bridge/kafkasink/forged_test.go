@@ -2,12 +2,15 @@ package kafkasink_test
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkasink"
@@ -59,14 +62,46 @@ func TestForgedCheckpoint(t *testing.T) {
 	}
 }
 
+// TestForgedPlan: a plan that was produced outside a transaction stops no process that runs the
+// job, because no list of jobs shows it.
+func TestForgedPlan(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, kafkatest.Brokers(t), exactly)
+	jobs := jobsOf(cfg)
+	job, _ := newJob(t, cfg, backfill.Replay, "aaaaaa")
+	put(t, jobs, job)
+	forged := job
+	forged.State, forged.By = backfill.Cancelled, "forged"
+	produce(t, cfg, &kgo.Record{
+		Topic: kafkasink.JobsTopic(cfg.CheckpointTopic), Partition: kafkasink.CheckpointPartition(cfg.Stream + "." + job.ID),
+		Key: []byte("job/" + cfg.Stream + "/" + job.ID), Value: must.Get(json.Marshal(forged))(t),
+	})
+	job.Paused = true
+	put(t, jobs, job)
+	ctx, cancel := context.WithCancel(kafkatest.Context(t))
+	defer cancel()
+	must.Do(t, jobs.Watch(ctx, job.ID, func(j backfill.Job) {
+		if j.By == "forged" {
+			t.Error("the forged plan is believed")
+		}
+		if j.Paused {
+			cancel()
+		}
+	}))
+}
+
 // forge produces a checkpoint of epoch 7 as a plain producer does.
 func forge(t *testing.T, cfg kafkastream.Config, key string) {
 	t.Helper()
-	client := connect(t, cfg, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	c := batch(cfg, 0).Checkpoint
 	c.Epoch = 7
-	value := must.Get(c.Encode())(t)
-	rec := &kgo.Record{Topic: cfg.CheckpointTopic, Partition: kafkasink.CheckpointPartition(cfg.Stream),
-		Key: []byte(key), Value: value}
+	produce(t, cfg, &kgo.Record{Topic: cfg.CheckpointTopic, Partition: kafkasink.CheckpointPartition(cfg.Stream),
+		Key: []byte(key), Value: must.Get(c.Encode())(t)})
+}
+
+// produce produces a record outside a transaction.
+func produce(t *testing.T, cfg kafkastream.Config, rec *kgo.Record) {
+	t.Helper()
+	client := connect(t, cfg, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	must.Do(t, client.ProduceSync(t.Context(), rec).FirstErr())
 }

@@ -238,7 +238,7 @@ func (j *Jobs) Watch(ctx context.Context, id string, visit func(*kgo.Record)) er
 		}
 		try, at = 0, c.Next
 		for _, r := range c.Records {
-			if !r.Attrs.IsControl() && string(r.Key) == key && r.Value != nil {
+			if r.Attrs.IsTransactional() && !r.Attrs.IsControl() && string(r.Key) == key && r.Value != nil {
 				visit(r)
 			}
 		}
