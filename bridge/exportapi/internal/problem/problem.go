@@ -77,13 +77,16 @@ func InPage(object map[string]any) (said string, failed bool) {
 // failures are the words of a status that is an error.
 var failures = []string{"error", "fail", "failed", "failure"}
 
-// holds reports whether a member has a value other than null, false, zero or empty.
+// successes are the texts of an error member that say that there is none.
+var successes = []string{"", "0", "ok", "success", "none"}
+
+// holds reports whether a member has a value other than null, false, zero, empty or success.
 func holds(member any) bool {
 	switch m := member.(type) {
 	case nil:
 		return false
 	case string:
-		return m != ""
+		return !slices.Contains(successes, strings.ToLower(m))
 	case bool:
 		return m
 	case float64:
