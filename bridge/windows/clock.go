@@ -11,13 +11,16 @@ import (
 // still to come.
 type clock struct {
 	ahead time.Duration // the API's clock less this machine's
-	least time.Duration // the least value of ahead in this window, 0 without a lesser one
+	least time.Duration // the least value of ahead in this search for items, at most 0
 	known bool          // a response has come
 	byAPI bool          // the last response had a Date
 	last  time.Time     // the Date of the last response, zero without one
 }
 
 func (c *clock) now() time.Time { return time.Now().Add(min(0, c.ahead)) }
+
+// oldest is now by the page of this search whose clock is the least.
+func (c *clock) oldest() time.Time { return time.Now().Add(c.least) }
 
 // response is the time of the last response, by its Date if it has one, in milliseconds since the
 // epoch.

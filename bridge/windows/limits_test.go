@@ -300,6 +300,34 @@ func TestCachedPage(t *testing.T) {
 	})
 }
 
+// behind is a source whose pages before the last one have a Date long ago.
+type behind struct{ *list }
+
+func (b behind) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
+	p, err := b.list.Fetch(ctx, at)
+	if err == nil && p.Next != "" {
+		p.ServerTime = p.ServerTime.Add(-24 * time.Hour)
+	}
+	return p, err
+}
+
+// TestPageBehind: a window with a page that is older than the watermark cannot end. The stream says
+// so, and does not list the window again at once.
+func TestPageBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		l := &list{page: 5, slow: func() { bridge.Sleep(t.Context(), 100*time.Millisecond) }}
+		l.add(100, began.Add(-5*time.Hour), time.Minute)
+		cfg := settings(time.Minute)
+		cfg.MaxWindow = time.Hour
+		x := newTopic(t, began.Add(-6*time.Hour), cfg).begin(windows.New(behind{l}, cfg))
+		err := x.block()
+		if f := bridge.FaultOf(err); err == nil || f.Code != "watermark" || l.requests > 60 {
+			t.Errorf("%d requests, and %v", l.requests, err)
+		}
+	})
+}
+
 // TestMisreadTimes: items of the future, and old ones of a list without a start, are left out. If all
 // times are impossible, they are misread: seconds as milliseconds, or microseconds.
 func TestMisreadTimes(t *testing.T) {

@@ -111,10 +111,10 @@ func (l *Lister) find(ctx context.Context, at bridge.Position, w bridge.Watermar
 		return err
 	}
 	l.reading.Store(false)
+	l.clock.least = min(0, l.clock.ahead)
 	start := w.At // the position, while the search passes empty windows
 	for began := time.Now(); ; {
-		now, limit := l.clock.now(), l.settled(l.clock.ahead)
-		l.clock.least = 0
+		now, limit := l.clock.oldest(), l.settled()
 		switch {
 		case w.At > now.UnixMilli()+restless:
 			l.learned = false // learn the time again: one wrong Date must not block for ever
@@ -135,7 +135,7 @@ func (l *Lister) find(ctx context.Context, at bridge.Position, w bridge.Watermar
 		l.looked = whole
 		end := to == limit && whole
 		// The limit is too late if a clock was set back, or if a page came from a cache.
-		to = max(w.At, min(to, l.settled(l.clock.least)))
+		to = max(w.At, min(to, l.settled()))
 		switch {
 		case len(items) > 0:
 			l.pages(at, w, to, items)
@@ -160,9 +160,9 @@ func (l *Lister) find(ctx context.Context, at bridge.Position, w bridge.Watermar
 	}
 }
 
-// settled is the end of the newest window, if the API's clock is ahead of this machine's by so much.
-func (l *Lister) settled(ahead time.Duration) int64 {
-	return floor(time.Now().Add(min(0, ahead) - l.cfg.Settle).UnixMilli())
+// settled is the end of the newest window, by the clocks.
+func (l *Lister) settled() int64 {
+	return floor(l.clock.oldest().Add(-l.cfg.Settle).UnixMilli())
 }
 
 // learn checks once that the API heeds the bounds of a range, and learns the API's time:

@@ -233,7 +233,7 @@ var All = []Rule{
 		Name: "list-unsettled", Without: "a window ends now",
 		Notice: Lists | Windows,
 		Edits: []Edit{{"bridge/windows/lister.go", `
- func (l *Lister) settled(ahead time.Duration) int64 {
+ func (l *Lister) settled() int64 {
 +	if protocol.Broken("list-unsettled") {
 +		return floor(l.clock.now().UnixMilli())
 +	}
