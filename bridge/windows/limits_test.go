@@ -354,6 +354,28 @@ func TestMisreadTimes(t *testing.T) {
 	}
 }
 
+// TestPlaceholderTimes: a quiet list may have only an item without a true time. That is no mistake of
+// the settings.
+func TestPlaceholderTimes(t *testing.T) {
+	for _, noStart := range []bool{true, false} {
+		for _, at := range []time.Time{time.UnixMilli(0), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)} {
+			synctest.Test(t, func(t *testing.T) {
+				l := &list{page: 5}
+				l.all = []entry{{id: "placeholder", at: at, placed: time.Now()}}
+				cfg := settings(time.Second)
+				cfg.NoStart, cfg.NoEnd, cfg.EndExplicit = noStart, true, true
+				x := begin(t, time.Now().Add(-time.Hour), l, cfg)
+				x.poll(2, time.Minute)
+				l.put("other", time.Now())
+				x.poll(2, time.Minute)
+				if x.commit(); len(x.records) == 0 || !strings.Contains(strings.Join(x.records, ""), "other") {
+					t.Errorf("at %v, the other item is not published: %v", at, x.records)
+				}
+			})
+		}
+	}
+}
+
 // TestClock: a watermark ahead of the API's clock blocks the stream.
 func TestClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

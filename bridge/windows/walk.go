@@ -19,6 +19,9 @@ const (
 	// earliest and furthest bound the times of events that are no mistake, in milliseconds: 1990, and
 	// ten years after now.
 	earliest, furthest = 631_152_000_000, 10 * 365 * 24 * 3_600_000
+	// never is the end of the year 9999. Times up to it, and those until 0, may be placeholders: a
+	// quiet list may have nothing else.
+	never = 253_402_300_800_000
 )
 
 // Range is the position of a listing: with the bounds that the API takes.
@@ -49,10 +52,10 @@ type walk struct {
 	ids     map[bridge.ItemKey]struct{} // other items of this listing, nil if changed ones are not new
 	known   map[bridge.ItemKey]struct{} // ids of earlier listings
 
-	dated  bool  // the listing has an item with a time
-	likely bool  // one of them is no mistake, or is listed whatever its time is
-	met    bool  // the listing has an item that was known before, or an older one
-	latest int64 // time of the newest item that is not of the future
+	misread bool  // the listing has an item whose time is a mistake, and no placeholder
+	likely  bool  // it has one whose time is no mistake, or that is listed whatever its time is
+	met     bool  // the listing has an item that was known before, or an older one
+	latest  int64 // time of the newest item that is not of the future
 
 	newer   bool  // this page has an item that is not older
 	unknown bool  // this page has an older item that was not known before
@@ -73,7 +76,7 @@ func (w *walk) leaves(e *bridge.Event, key bridge.ItemKey, m *memory) (bool, err
 	if timed && e.Time <= w.ahead {
 		w.latest = max(w.latest, e.Time)
 	}
-	w.dated = w.dated || timed
+	w.misread = w.misread || timed && (e.Time > 0 && e.Time < earliest || e.Time >= never)
 	w.likely = w.likely || timed && e.Time < w.ahead+furthest && (e.Time >= earliest || !w.noStart)
 	switch {
 	case timed && e.Time > w.ahead:
@@ -178,7 +181,7 @@ func (l *Lister) walked(w *walk) error {
 	if w == nil {
 		return nil
 	}
-	if w.dated && !w.likely {
+	if w.misread && !w.likely {
 		return blocked("set EXPORT_ITEM_TIME and EXPORT_ITEM_TIME_FORMAT to the time of an item, as the API writes it",
 			"all times of the list are before 1990 or far in the future, so that no item counts as new")
 	}
