@@ -41,23 +41,20 @@ func logChanges(log *slog.Logger, server string) func(err error, more ...any) {
 			}
 			told = true
 			fields := []any{"server", server, logError, err}
-			fault, ok := errors.AsType[*bridge.Fault](err)
-			if ok && fault.Hint != "" {
+			fault := bridge.FaultOf(err)
+			if fault.Hint != "" {
 				fields = append(fields, logHint, fault.Hint)
 			}
-			if ok && fault.Class == bridge.Permanent { // the server answers: a topic or a permission is missing
+			switch {
+			case fault.Class == bridge.Permanent: // the server answers: a topic or a permission is missing
 				log.Warn("connection rejected; retrying", fields...)
-				return
-			}
-			if errors.Is(err, cursorstore.ErrWrites) {
+			case errors.Is(err, cursorstore.ErrWrites):
 				log.Warn("server rejects writes; retrying", fields...)
-				return
-			}
-			if kafkaclient.IsAnswer(err) {
+			case kafkaclient.IsAnswer(err):
 				log.Warn("server answers with an error; retrying", fields...)
-				return
+			default:
+				log.Warn("server unreachable; retrying", fields...)
 			}
-			log.Warn("server unreachable; retrying", fields...)
 		case err == nil && !away.IsZero():
 			if told {
 				log.Info("server recovered", append([]any{"server", server,
@@ -76,7 +73,7 @@ func patience(err error, recovered time.Duration) time.Duration {
 	switch {
 	case recovered < flapping:
 		return flapping
-	case kerr.IsRetriable(err) && bridge.FaultOf(err).Class != bridge.Permanent:
+	case kerr.IsRetriable(err) && !kafkaclient.IsPermanent(err):
 		return electing
 	}
 	return 0
