@@ -22,11 +22,11 @@ import (
 // show that the items are elsewhere, or that the page is an error with status 200.
 func (r *pageReader) unlisted(p *bridge.Page, d *pageDecoder) *bridge.Fault {
 	var object map[string]any
-	switch large := len(p.Body) > maxSearched; { // see maxSearched
-	case !d.foreign || p.Items > 0, large && d.listed && p.Next != "":
-	case large:
-		return schemaFault(d.items.fault("it has no items, but more than %d bytes of other members", maxSearched))
-	default:
+	large := len(p.Body) > maxSearched // see maxSearched
+	if d.foreign && p.Items == 0 && (!large || !d.listed || p.Next == "") {
+		if large {
+			return schemaFault(d.items.fault("it has no items, but more than %d bytes of other members", maxSearched))
+		}
 		object = objectIn(p.Body)
 	}
 	if d.listed { // an error may have an empty list
