@@ -94,11 +94,7 @@ func (c *copier) overdue() error {
 
 // stall returns the Fault of a copy that no broker acknowledges.
 func (c *copier) stall() *bridge.Fault {
-	cause := cmp.Or(c.txn.client.Trouble(), errUnacknowledged)
-	return &bridge.Fault{
-		Class: bridge.Transient, Code: "stalled", Hint: "check that all brokers are up",
-		Err: fmt.Errorf("copy the checkpoint to topic %s: %w", c.topic.Name, cause),
-	}
+	return stalled("copy the checkpoint to topic "+c.topic.Name, cmp.Or(c.txn.client.Trouble(), errUnacknowledged))
 }
 
 // reporting reports a stall now and then, until stop is called.

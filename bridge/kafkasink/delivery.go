@@ -221,10 +221,15 @@ func (d *delivery) look(ctx context.Context) *bridge.Fault {
 		troubles = append(troubles, found[i].Troubles()...)
 	}
 	if len(troubles) == 0 {
-		troubles = []string{errUnacknowledged.Error()}
+		return stalled(d.what, errUnacknowledged)
 	}
+	return stalled(d.what, errors.New(strings.Join(troubles, "; ")))
+}
+
+// stalled returns the Fault of records that no broker acknowledges.
+func stalled(what string, cause error) *bridge.Fault {
 	return &bridge.Fault{
 		Class: bridge.Transient, Code: "stalled", Hint: "check that all brokers are up",
-		Err: fmt.Errorf("%s: %s", d.what, strings.Join(troubles, "; ")),
+		Err: fmt.Errorf("%s: %w", what, cause),
 	}
 }

@@ -98,10 +98,3 @@ func forge(t *testing.T, cfg kafkastream.Config, key string) {
 	produce(t, cfg, &kgo.Record{Topic: cfg.CheckpointTopic, Partition: kafkasink.CheckpointPartition(cfg.Stream),
 		Key: []byte(key), Value: must.Get(c.Encode())(t)})
 }
-
-// produce produces a record outside a transaction.
-func produce(t *testing.T, cfg kafkastream.Config, rec *kgo.Record) {
-	t.Helper()
-	client := connect(t, cfg, kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	must.Do(t, client.ProduceSync(t.Context(), rec).FirstErr())
-}

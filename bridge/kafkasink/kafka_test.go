@@ -89,6 +89,13 @@ func connect(t *testing.T, cfg kafkastream.Config, opts ...kgo.Opt) *kgo.Client 
 	return client
 }
 
+// produce produces records outside a transaction, each to its Partition.
+func produce(t *testing.T, cfg kafkastream.Config, records ...*kgo.Record) {
+	t.Helper()
+	client := connect(t, cfg, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	must.Do(t, client.ProduceSync(t.Context(), records...).FirstErr())
+}
+
 func logTo(w io.Writer) func(*kafkastream.Config) {
 	return func(c *kafkastream.Config) { c.Log = slog.New(slog.NewTextHandler(w, nil)) }
 }

@@ -20,12 +20,12 @@ import (
 // cleanup.policy=compact,delete may: no partition begins at 0 then.
 func deleteAll(t *testing.T, cfg kafkastream.Config, topic string) {
 	t.Helper()
-	client := connect(t, cfg, kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	admin := kadm.NewClient(client)
+	admin := kadm.NewClient(connect(t, cfg))
+	var all []*kgo.Record
 	for p := range int32(16) {
-		r := &kgo.Record{Topic: topic, Partition: p, Key: []byte("x"), Value: []byte("x")}
-		must.Do(t, client.ProduceSync(t.Context(), r).FirstErr())
+		all = append(all, &kgo.Record{Topic: topic, Partition: p, Key: []byte("x"), Value: []byte("x")})
 	}
+	produce(t, cfg, all...)
 	kafkatest.SetConfig(t, admin, topic, "cleanup.policy", "compact,delete")
 	kafkatest.Eventually(t, "delete the records", func() (bool, error) {
 		ends, err := admin.ListEndOffsets(t.Context(), topic)
@@ -82,13 +82,12 @@ func TestJobsLogBeginsLater(t *testing.T) {
 // produceAs puts n records of a stream into partition 0 of a topic.
 func produceAs(t *testing.T, cfg kafkastream.Config, topic, stream string, n int) {
 	t.Helper()
-	client := connect(t, cfg, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	var all []*kgo.Record
 	for range n {
 		all = append(all, &kgo.Record{Topic: topic, Value: []byte("x"),
 			Headers: []kgo.RecordHeader{{Key: "eb-stream", Value: []byte(stream)}}})
 	}
-	must.Do(t, client.ProduceSync(t.Context(), all...).FirstErr())
+	produce(t, cfg, all...)
 }
 
 // However many records of others came after the stream's, it has begun before;
