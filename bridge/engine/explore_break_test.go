@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/rules"
 )
 
@@ -22,16 +23,29 @@ func TestExploreBroken(t *testing.T) {
 	}
 }
 
+// rare has plans that break rules which few schedules break: a search takes minutes.
+var rare = map[string]string{
+	"rewind-keeps-border": "once B ids owned 281000 shared inclusive windows 19hold 39skip",
+}
+
+// exploreBroken searches until the removed rule is noticed. The whole engine runs as many
+// schedules as in TestExplore: more than the search for any rule takes that is not rare.
 func exploreBroken(t *testing.T, bases []plan, rule string) {
-	most := int64(20_000)
-	if rule != "" { // few schedules notice some
-		most *= 5
+	most := int64(4_000)
+	if rule != "" {
+		most = 100_000
 	}
 	rules.Break("")
 	x := newExplorer(t, bases)
 	rules.Break(rule)
 	x.enough = func(n int64) bool { return n >= most }
-	x.explore(t)
+	if text := rare[rule]; text != "" {
+		r, _ := replay(t, must.Get(parsePlan(text))(t), "")
+		x.note(r, "rare")
+	}
+	if len(x.found) == 0 {
+		x.explore(t)
+	}
 	switch {
 	case rule == "" && len(x.found) > 0:
 		t.Errorf("the whole engine breaks %q: EXPLORE_SEED='%s'", x.found[0].broken.rule, x.found[0].plan)

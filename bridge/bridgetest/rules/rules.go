@@ -6,7 +6,7 @@
 // "make broken" does it for all rules. To repeat a schedule that the explorer prints:
 //
 //	go run ./bridge/bridgetest/rules/overlay FOLDER
-//	EXPLORE_SEED='...' PROOF_BREAK=NAME go test -overlay FOLDER/overlay.json -v -run 'TestExplore$' ./bridge/engine
+//	EXPLORE_SEED='...' PROOF_BREAK=NAME go test -overlay FOLDER/overlay.json -v -run TestExploreReplay ./bridge/engine
 package rules
 
 import (
