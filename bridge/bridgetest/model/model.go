@@ -119,7 +119,7 @@ func (r Run) walk(t *testing.T, file string) string {
 	run("spin", append(append([]string{"-a"}, defines...), source)...)
 	// A walk that ends at the first error takes less time than optimizing, or than a large
 	// table of states.
-	build, args := []string{"-w", "-O2", "-DCOLLAPSE", "-DMEMLIM=4000"}, []string{"-w24"}
+	build, args := []string{"-w", "-O2", "-DMEMLIM=4000"}, []string{"-w24"}
 	if r.Finds != "" {
 		build[1], args[0] = "-O0", "-w18"
 	}
