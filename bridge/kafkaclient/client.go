@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -58,12 +59,30 @@ func (c *Client) Request(ctx context.Context, req kmsg.Request) (kmsg.Response, 
 		return resp, err
 	}
 	for range c.cfg.Brokers {
-		if op, ok := errors.AsType[*net.OpError](err); !ok || op.Op != "dial" || ctx.Err() != nil {
+		if !isDial(err) || ctx.Err() != nil {
 			break
 		}
 		resp, err = c.Client.Request(ctx, req)
 	}
 	return resp, err
+}
+
+// RequestSharded is kgo's, with the repetition of Request.
+func (c *Client) RequestSharded(ctx context.Context, req kmsg.Request) []kgo.ResponseShard {
+	parts := c.Client.RequestSharded(ctx, req)
+	failed := func(p kgo.ResponseShard) bool { return isDial(p.Err) }
+	for range c.cfg.Brokers {
+		if !slices.ContainsFunc(parts, failed) || ctx.Err() != nil {
+			break
+		}
+		parts = c.Client.RequestSharded(ctx, req)
+	}
+	return parts
+}
+
+func isDial(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
 }
 
 // OpenUntil is Open for requests with the deadline of ctx. kgo ignores the deadline while

@@ -72,7 +72,7 @@ const UnitsProtocol = unitsProtocol
 
 // SingleGroups returns the members that singleGroups finds, one of each group.
 func SingleGroups(ctx context.Context, client *kafkaclient.Client, groups []*Group) (members []string, err error) {
-	found, err := singleGroups(ctx, client, groups)
+	found := singleGroups(ctx, client, groups)
 	for i := range found {
 		members, err = append(members, found[i].member), errors.Join(err, found[i].err)
 	}

@@ -348,17 +348,13 @@ func (m *fleetMember) look(seats []*Seat) []error {
 	for i, s := range seats {
 		groups[i] = &s.group
 	}
-	found, err := singleGroups(ctx, m.client, groups)
+	found := singleGroups(ctx, m.client, groups)
 	unknown := make([]error, len(seats))
 	m.fleet.mu.Lock()
 	defer m.fleet.mu.Unlock()
 	for i, s := range seats {
-		failed := err
-		if err == nil {
-			failed = found[i].err
-		}
-		if failed != nil {
-			unknown[i] = s.group.fault(failed, m.client)
+		if err := found[i].err; err != nil {
+			unknown[i] = s.group.fault(err, m.client)
 			continue
 		}
 		s.clear(found[i].member)

@@ -127,8 +127,9 @@ type single struct {
 }
 
 // singleGroups requests which groups of single streams have members. Several of the groups
-// may be the same one.
-func singleGroups(ctx context.Context, client *kafkaclient.Client, groups []*Group) ([]single, error) {
+// may be the same one. A group whose coordinator is away, or that this user may not
+// describe, hides no other group.
+func singleGroups(ctx context.Context, client *kafkaclient.Client, groups []*Group) []single {
 	found := make([]single, len(groups))
 	index := make(map[string][]int, len(groups))
 	req := kmsg.NewPtrDescribeGroupsRequest()
@@ -140,16 +141,23 @@ func singleGroups(ctx context.Context, client *kafkaclient.Client, groups []*Gro
 		index[name] = append(index[name], i)
 		found[i].err = fmt.Errorf("the brokers' answer lacks group %s", name)
 	}
-	resp, err := req.RequestWith(ctx, client)
-	if err != nil {
-		return nil, fmt.Errorf("describe the groups of single streams: %w", err)
-	}
-	for i := range resp.Groups {
-		for _, at := range index[resp.Groups[i].Group] {
-			found[at] = singleOf(&resp.Groups[i], groups[at], client)
+	for _, part := range client.RequestSharded(ctx, req) {
+		if part.Err != nil {
+			for _, name := range part.Req.(*kmsg.DescribeGroupsRequest).Groups {
+				for _, at := range index[name] {
+					found[at].err = groups[at].unseen(part.Err, client)
+				}
+			}
+			continue
+		}
+		all := part.Resp.(*kmsg.DescribeGroupsResponse).Groups
+		for i := range all {
+			for _, at := range index[all[i].Group] {
+				found[at] = singleOf(&all[i], groups[at], client)
+			}
 		}
 	}
-	return found, nil
+	return found
 }
 
 // singleOf returns the state of a group from the brokers' response.
@@ -157,13 +165,19 @@ func singleOf(r *kmsg.DescribeGroupsResponseGroup, g *Group, client *kafkaclient
 	err := kerr.ErrorForCode(r.ErrorCode)
 	switch {
 	case errors.Is(err, kerr.GroupIDNotFound):
-	case errors.Is(err, kerr.GroupAuthorizationFailed):
-		s.err = g.fault(err, client)
 	case err != nil:
-		s.err = fmt.Errorf("describe group %s: %w", r.Group, err)
+		s.err = g.unseen(err, client)
 	case len(r.Members) > 0:
 		m := memberOf(&r.Members[0], processName(r.Members[0].ProtocolMetadata))
 		s.member = fmt.Sprintf("%s in group %s", m, r.Group)
 	}
 	return s
+}
+
+// unseen returns the error of a group of a single stream that could not be described.
+func (g *Group) unseen(err error, client *kafkaclient.Client) error {
+	if errors.Is(err, kerr.GroupAuthorizationFailed) {
+		return g.fault(err, client)
+	}
+	return fmt.Errorf("describe group %s: %w", g.Name(), err)
 }

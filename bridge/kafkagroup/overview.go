@@ -70,10 +70,6 @@ func (g *Group) Overview(ctx context.Context, streams []*Group) (Overview, error
 		ctx, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
 		defer cancel()
 		members, err := g.fleet(ctx, client)
-		var found []single
-		if err == nil {
-			found, err = singleGroups(ctx, client, streams)
-		}
 		if err != nil {
 			return Overview{}, g.fault(err, client)
 		}
@@ -82,6 +78,7 @@ func (g *Group) Overview(ctx context.Context, streams []*Group) (Overview, error
 			o.add(&members[i])
 		}
 		slices.SortFunc(o.Processes, func(a, b GroupProcess) int { return strings.Compare(a.Name, b.Name) })
+		found := singleGroups(ctx, client, streams)
 		hidden := slices.ContainsFunc(members, func(l listed) bool { return l.unknown })
 		for i, s := range streams {
 			stream := streamOf(s.Stream, members)
