@@ -100,6 +100,8 @@ func (l *jobLog) readOn(ctx context.Context, cfg *Config, client *kafkaclient.Cl
 	}
 	t := &topics[0]
 	switch {
+	case !t.Exists && whole: // what this process has just written is in it
+		return t.Unknown()
 	case t.Exists && cfg.CanRead(t) != nil:
 		return cfg.CanRead(t)
 	case !t.Exists, t.ID != l.id, time.Since(l.read) > jobLogAge:

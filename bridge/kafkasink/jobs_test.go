@@ -8,11 +8,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -243,6 +246,33 @@ func TestBeginSeesOtherJobs(t *testing.T) {
 	})
 	if ended.Wait(); !slices.Equal(saw, []int{0, 1}) {
 		t.Errorf("the process saw %d jobs, want none and then one", saw)
+	}
+}
+
+// TestBeginBesideALateBroker: a broker that does not know the new topic of jobs yet hides no job.
+func TestBeginBesideALateBroker(t *testing.T) {
+	t.Parallel()
+	k := kafkatest.Fake(t)
+	cfg := config(t, k.ListenAddrs(), exactly)
+	jobs := jobsOf(cfg)
+	job, _ := newJob(t, cfg, backfill.Backfill, "aaaaaa")
+	put(t, jobs, job)
+	var committed atomic.Bool // that the topic exists is known by then
+	k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.EndTxn}, Count: -1, When: func(kmsg.Request) bool {
+		committed.Store(true)
+		return false
+	}})
+	late := k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.DescribeConfigs}, Err: kerr.UnknownTopicOrPartition,
+		When: func(kmsg.Request) bool { return committed.Swap(false) }})
+	other := jobsOf(cfg) // of another process
+	must.Do(t, other.log.Begin(t.Context(), "bbbbbb", func(plans map[string]*kgo.Record) ([]byte, error) {
+		if len(plans) != 1 {
+			t.Errorf("the process saw %d jobs, want one", len(plans))
+		}
+		return nil, nil
+	}))
+	if late.Hits() == 0 {
+		t.Error("no broker was late")
 	}
 }
 
