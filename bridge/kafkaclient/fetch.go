@@ -197,7 +197,7 @@ func (p *partition) chunk(from int64, answer *kmsg.FetchResponseTopicPartition) 
 
 // outside handles an offset out of range by the current bounds of the log.
 func (p *partition) outside(ctx context.Context, from int64) (Chunk, error) {
-	s, high, err := p.log.boundsOf(ctx, p.id)
+	s, high, err := p.log.highOf(ctx, p.id)
 	if err != nil {
 		return Chunk{}, p.failed(from, err)
 	}

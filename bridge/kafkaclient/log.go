@@ -145,33 +145,46 @@ func listed(what string, topics []string) func(kadm.ListedOffsets, error) (map[s
 	}
 }
 
-// boundsOf returns the readable range of one partition, and its high watermark.
-func (l *Log) boundsOf(ctx context.Context, id int32) (s Span, high int64, err error) {
+// boundsOf returns the readable range of one partition.
+func (l *Log) boundsOf(ctx context.Context, id int32) (s Span, err error) {
 	admin := kadm.NewClient(l.client)
-	ask := func(list func(context.Context, ...string) (kadm.ListedOffsets, error)) int64 {
-		if err != nil {
-			return 0
-		}
-		all, failed := list(ctx, l.name)
-		o, ok := all.Lookup(l.name, id)
+	if s.From, err = l.offsetOf(id)(admin.ListStartOffsets(ctx, l.name)); err != nil {
+		return s, err
+	}
+	list := admin.ListCommittedOffsets
+	if l.Uncommitted {
+		list = admin.ListEndOffsets
+	}
+	end, err := l.offsetOf(id)(list(ctx, l.name))
+	s.To = max(s.From, end)
+	return s, err
+}
+
+// highOf is boundsOf with the high watermark.
+func (l *Log) highOf(ctx context.Context, id int32) (s Span, high int64, err error) {
+	if s, err = l.boundsOf(ctx, id); err != nil || l.Uncommitted {
+		return s, s.To, err
+	}
+	high, err = l.offsetOf(id)(kadm.NewClient(l.client).ListEndOffsets(ctx, l.name))
+	return s, high, err
+}
+
+// offsetOf takes the offset of one partition from a list. The other partitions may have no
+// leader.
+func (l *Log) offsetOf(id int32) func(kadm.ListedOffsets, error) (int64, error) {
+	return func(list kadm.ListedOffsets, err error) (int64, error) {
+		o, ok := list.Lookup(l.name, id)
 		switch {
 		case ok:
 			err = o.Err
-		case failed != nil:
-			err = failed
-		default:
+		case err == nil:
 			err = kerr.UnknownTopicOrPartition
 		}
-		return o.Offset
+		if err != nil {
+			return 0, fmt.Errorf("list offsets of partition %d of %s: %w", id, l.name, err)
+		}
+		return o.Offset, nil
 	}
-	s.From, s.To, high = ask(admin.ListStartOffsets), ask(admin.ListCommittedOffsets), ask(admin.ListEndOffsets)
-	if l.Uncommitted {
-		s.To = high
-	}
-	if err != nil {
-		return s, 0, fmt.Errorf("list offsets of partition %d of %s: %w", id, l.name, err)
-	}
-	return s, high, nil
 }
 
 // leader returns the leader of a partition, or -1. It loads all leaders if they

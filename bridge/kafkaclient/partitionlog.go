@@ -2,8 +2,8 @@ package kafkaclient
 
 import (
 	"context"
-	"fmt"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -30,21 +30,10 @@ func (l *PartitionLog) Scan(ctx context.Context, s Span, visit func(*kgo.Record)
 
 // Bounds returns the readable range of the partition.
 func (l *PartitionLog) Bounds(ctx context.Context) (Span, error) {
-	all, err := l.Log.Bounds(ctx)
-	return only(l, all, err)
+	return l.boundsOf(ctx, l.Partition)
 }
 
 // After is Log.After.
 func (l *PartitionLog) After(ctx context.Context, millis int64) (int64, error) {
-	all, err := l.Log.After(ctx, millis)
-	return only(l, all, err)
-}
-
-// only returns what is said of the partition.
-func only[T any](l *PartitionLog, all map[int32]T, err error) (T, error) {
-	found, ok := all[l.Partition]
-	if err == nil && !ok {
-		err = fmt.Errorf("topic %s has no partition %d", l.Topic(), l.Partition)
-	}
-	return found, err
+	return l.offsetOf(l.Partition)(kadm.NewClient(l.client).ListOffsetsAfterMilli(ctx, max(0, millis), l.name))
 }

@@ -313,7 +313,7 @@ func (p *partition) cut(ctx context.Context) error {
 		return nil
 	}
 	p.looked = time.Now()
-	s, high, err := p.log.boundsOf(ctx, p.id)
+	s, high, err := p.log.highOf(ctx, p.id)
 	switch {
 	case err != nil:
 		p.cause = err

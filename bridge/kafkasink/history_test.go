@@ -8,7 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
@@ -82,6 +85,26 @@ func TestTrail(t *testing.T) {
 		if err := s.History().WalkBefore(t.Context(), at, count); err != nil || n != most {
 			t.Errorf("before %s: %d checkpoints, %v, want %d", at, n, err, most)
 		}
+	}
+}
+
+// TestTrailBesideAnotherPartition: no other partition of the checkpoint topic hides a stream's
+// checkpoints, as one without a leader.
+func TestTrailBesideAnotherPartition(t *testing.T) {
+	t.Parallel()
+	k := kafkatest.Fake(t)
+	cfg := config(t, k.ListenAddrs(), exactly)
+	s := recovered(t, cfg)
+	mustCommit(t, s, batch(cfg, 0))
+	other := (kafkasink.CheckpointPartition(cfg.Stream) + 1) % 16
+	away := k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: cfg.CheckpointTopic, Partitions: []int32{other},
+		Err: kerr.LeaderNotAvailable, Count: -1})
+	if got := trailOf(t, s, 10); len(got) != 1 {
+		t.Errorf("the checkpoints are %v, want one", got)
+	}
+	must.Do(t, s.History().WalkBefore(t.Context(), time.Now(), func(bridge.Checkpoint) bool { return true }))
+	if away.Hits() == 0 {
+		t.Error("the other partition was not asked for")
 	}
 }
 
