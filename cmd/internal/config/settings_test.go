@@ -133,6 +133,20 @@ func TestLoadProblems(t *testing.T) {
 				"STREAM_MORE_KAFKA_TOPIC"},
 		},
 		{
+			"one address in two forms, one topic",
+			[]string{"BRIDGE_STREAMS=events,more", "EXPORT_RESOURCE=events", "KAFKA_TOPIC=all",
+				"EXPORT_URL=https://api.example.com/v1", "STREAM_EVENTS_EXPORT_PATH=/list",
+				"STREAM_MORE_EXPORT_URL=https://API.example.com:443/", "STREAM_MORE_EXPORT_PATH=v1/list/"},
+			[]string{"BRIDGE_STREAMS: streams events and more have the same source and topic, remove one or set " +
+				"STREAM_MORE_KAFKA_TOPIC"},
+		},
+		{
+			"two ports of one host, one topic",
+			[]string{"BRIDGE_STREAMS=events,more", "EXPORT_RESOURCE=events", "KAFKA_TOPIC=all",
+				"EXPORT_URL=https://api.example.com", "STREAM_MORE_EXPORT_URL=https://api.example.com:8443"},
+			nil,
+		},
+		{
 			"two sources, by host or name, one topic",
 			[]string{"BRIDGE_STREAMS=a,b,c", "EXPORT_RESOURCE=events", "KAFKA_TOPIC=all", "EXPORT_URL=https://one.example.com/v1",
 				"STREAM_B_EXPORT_URL=https://two.example.com/v1", "STREAM_C_EXPORT_URL=https://three.example.com/v1",

@@ -1,7 +1,10 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"regexp"
 	"slices"
@@ -85,19 +88,26 @@ func (l *loader) checkFleet(streams []Stream, need Uses) {
 
 func (st *Stream) sameSource(other *Stream) bool {
 	a, b := st.Export, other.Export
-	sameHost := a.URL == b.URL || a.Source != "" && a.Source == b.Source && pathOf(a.URL) == pathOf(b.URL)
-	return sameHost && a.Path == b.Path && a.Resource == b.Resource && a.APIKey == b.APIKey &&
+	host, path := addressOf(a.URL, a.Path)
+	otherHost, otherPath := addressOf(b.URL, b.Path)
+	sameHost := host == otherHost || a.Source != "" && a.Source == b.Source // which stands for the host alone
+	return sameHost && path == otherPath && a.Resource == b.Resource && a.APIKey == b.APIKey &&
 		a.User == b.User && a.OAuth2ClientID == b.OAuth2ClientID && a.OAuth2TokenURL == b.OAuth2TokenURL &&
 		slices.Equal(a.OAuth2Params, b.OAuth2Params) &&
 		a.TLSCert == b.TLSCert && a.Headers == b.Headers && a.Params == b.Params &&
 		slices.Equal(slices.Sorted(slices.Values(a.Events)), slices.Sorted(slices.Values(b.Events)))
 }
 
-// pathOf returns what follows the host in EXPORT_URL: EXPORT_SOURCE stands for the host alone.
-func pathOf(address string) string {
-	_, after, _ := strings.Cut(address, "://")
-	_, path, _ := strings.Cut(after, "/")
-	return strings.TrimSuffix(path, "/")
+// addressOf returns the host with its port, and the path, of requests: several texts can name one
+// address.
+func addressOf(address, path string) (host, whole string) {
+	u, err := url.Parse(address)
+	if err != nil { // which is a problem of its own
+		return address, path
+	}
+	port := cmp.Or(u.Port(), map[string]string{"https": "443", "http": "80"}[u.Scheme])
+	whole = u.JoinPath("/", path).EscapedPath()
+	return net.JoinHostPort(strings.ToLower(u.Hostname()), port), strings.TrimSuffix(whole, "/")
 }
 
 // Owner returns the name of this process in checkpoints and answers.
