@@ -1,7 +1,6 @@
 package kafkasink
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,9 +91,14 @@ func (c *copier) overdue() error {
 	return c.stall()
 }
 
-// stall returns the Fault of a copy that no broker acknowledges.
+// stall returns the Fault of a copy that no broker acknowledges, or of what keeps the copier from
+// the brokers.
 func (c *copier) stall() *bridge.Fault {
-	return stalled("copy the checkpoint to topic "+c.topic.Name, cmp.Or(c.txn.client.Trouble(), errUnacknowledged))
+	what := "copy the checkpoint to topic " + c.topic.Name
+	if cause := c.txn.client.Trouble(); cause != nil {
+		return c.txn.cfg.fault(fmt.Errorf("%s: %w", what, cause), c.topic.Name)
+	}
+	return stalled(what, errUnacknowledged)
 }
 
 // reporting reports a stall now and then, until stop is called.

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
@@ -194,6 +197,32 @@ func TestMirrorStalls(t *testing.T) {
 	held.Remove()
 	must.Do(t, kafkatest.Receive(t, done, "the reset"))
 	seen.Await(t, "a copy that is written", kafkatest.IsNil)
+}
+
+// TestMirrorLoggedOut: a copy that waits for a login says what to do about the login.
+func TestMirrorLoggedOut(t *testing.T) {
+	t.Parallel()
+	cluster := kafkatest.Fake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "alice", "secret"))
+	cfg := config(t, cluster.ListenAddrs(), func(c *kafkastream.Config) {
+		c.SASLMechanism, c.SASLUsername, c.SASLPassword, c.SASLInsecure = "PLAIN", "alice", "secret", true
+	})
+	var seen kafkatest.Reports
+	cfg.Report = seen.Add
+	s := mirroring(t, cfg)
+	recoverTo(t, s, cfg, -1)
+	refused := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLAuthenticate}, Err: kerr.SaslAuthenticationFailed, Count: -1})
+	cluster.ControlKey(kmsg.Produce.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
+		return nil, errors.New("the broker restarts"), true
+	})
+	reset := checkpoint(cfg, 0)
+	reset.Epoch, reset.Kind = 7, bridge.KindReset
+	done := make(chan error, 1)
+	go func() { done <- commit(t, s, bridgetest.Load{Batch: bridge.Batch{Checkpoint: reset}}) }()
+	seen.Await(t, "the hint of the login", func(err error) bool {
+		return strings.Contains(bridge.FaultOf(err).Hint, "KAFKA_SASL_PASSWORD")
+	})
+	refused.Remove()
+	must.Do(t, kafkatest.Receive(t, done, "the reset"))
 }
 
 // TestMirrorTooLarge: a copy that does not fit is left out.
