@@ -159,21 +159,32 @@ func (g *Group) members(ctx context.Context, client *kafkaclient.Client) ([]brid
 		return nil, g.hiddenMembers(ctx, client)
 	case err != nil:
 		return nil, fmt.Errorf("describe group %s: %w", g.Name(), err)
-	case found.ProtocolType != "" && found.ProtocolType != "consumer":
-		return nil, g.foreign("its type is " + found.ProtocolType)
+	}
+	if err := g.strangers(found); err != nil {
+		return nil, err
 	}
 	var members []bridge.Member
 	for i := range found.Members {
 		m := &found.Members[i]
-		if !g.subscribes(m.ProtocolMetadata) {
-			return nil, g.foreign(fmt.Sprintf("client %s at %s does not subscribe to topic %s",
-				m.ClientID, m.ClientHost, g.CheckpointTopic))
-		}
 		found := memberOf(m, processName(m.ProtocolMetadata))
 		found.Owner = g.assigned(m.MemberAssignment)
 		members = append(members, found)
 	}
 	return members, nil
+}
+
+// strangers returns a Fault if a group has members that are no bridges.
+func (g *Group) strangers(found *kmsg.DescribeGroupsResponseGroup) error {
+	if found.ProtocolType != "" && found.ProtocolType != "consumer" {
+		return g.foreign("its type is " + found.ProtocolType)
+	}
+	for i := range found.Members {
+		if m := &found.Members[i]; !g.subscribes(m.ProtocolMetadata) {
+			return g.foreign(fmt.Sprintf("client %s at %s does not subscribe to topic %s",
+				m.ClientID, m.ClientHost, g.CheckpointTopic))
+		}
+	}
+	return nil
 }
 
 func memberOf(m *kmsg.DescribeGroupsResponseGroupMember, process string) bridge.Member {

@@ -168,6 +168,9 @@ func singleOf(r *kmsg.DescribeGroupsResponseGroup, g *Group, client *kafkaclient
 	case err != nil:
 		s.err = g.unseen(err, client)
 	case len(r.Members) > 0:
+		if s.err = g.strangers(r); s.err != nil {
+			break // nobody would run the stream
+		}
 		m := memberOf(&r.Members[0], processName(r.Members[0].ProtocolMetadata))
 		s.member = fmt.Sprintf("%s in group %s", m, r.Group)
 	}

@@ -135,6 +135,32 @@ func TestStrangersJoinLater(t *testing.T) {
 	kafkatest.AsFault(t, kafkatest.Receive(t, failed, "the standby to notice"), bridge.Permanent, bridge.ReasonOwner)
 }
 
+// TestFleetBesideStrangers: a stream does not stand by for consumers of its own group that are no bridges,
+// since nobody would run it.
+func TestFleetBesideStrangers(t *testing.T) {
+	t.Parallel()
+	p, _ := fleetTest(t, 2*time.Minute)
+	theirs := p.topic + ".theirs"
+	kafkatest.CreateCheckpointTopic(t, p.cfg.Brokers, theirs, nil)
+	cfg := p.cfg
+	cfg.Stream = "s0"
+	stranger := consumer(t, cfg, kgo.ConsumeTopics(theirs), kgo.Balancers(kgo.RangeBalancer()))
+	kafkatest.Eventually(t, "have the stranger in the group", func() (bool, error) {
+		_, generation := stranger.GroupMetadata()
+		return generation > 0, nil
+	})
+	seat := p.fleet("", "s0")[0]
+	ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
+	defer cancel()
+	_, err := seat.Acquire(ctx)
+	fault := kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonOwner)
+	if fault.Code != "foreign_group" || !strings.Contains(fault.Error(), cfg.Name()) {
+		t.Errorf("acquire: %v", fault)
+	}
+	stranger.Close()
+	kafkatest.Receive(t, begin(t, seat), "the stream").Release()
+}
+
 // TestGroupMakesTheCheckpointTopic: a broker that does not know the new topic for seconds does
 // not block the stream.
 func TestGroupMakesTheCheckpointTopic(t *testing.T) {
