@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -151,4 +152,32 @@ func TestCheckRulesThatSelectNothing(t *testing.T) {
 	wantGolden(t, "check pages rules that select nothing", runProgram(t, env, "check", "--only", "api"))
 	env["EVENT_DROP"], env["EVENT_MASK"], env["KAFKA_ROUTES"] = "/n", "", "/eventId=*:export.all"
 	wantGolden(t, "check pages rules that select something", runProgram(t, env, "check", "--only", "api"))
+}
+
+// TestCheckHidesWhatTheAPISays: with rules for private data, check shows of a failure only the
+// status, whichever of its requests fails. The API may repeat private data.
+func TestCheckHidesWhatTheAPISays(t *testing.T) {
+	t.Parallel()
+	const says = "anna@example.com is locked"
+	for failing := int64(1); ; failing++ {
+		var requests atomic.Int64
+		api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			if requests.Add(1) == failing {
+				w.WriteHeader(http.StatusInternalServerError)
+				fmt.Fprintf(w, `{"message":%q}`, says)
+				return
+			}
+			fmt.Fprint(w, `{"items":[{"eventId":"e","timestamp":1790000000000,"email":"anna@example.com"}],"nextCursor":"c"}`)
+		}))
+		got := runProgram(t, map[string]string{"EXPORT_URL": api.URL, "EXPORT_API_KEY": secretKey, "EVENT_DROP": "/email",
+			"EVENT_HASH_KEY": "k1 YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE="}, "check", "--only", "api")
+		api.Close()
+		if strings.Contains(got.stdout+got.stderr, says) {
+			t.Errorf("request %d fails: %s%s", failing, got.stdout, got.stderr)
+		}
+		if requests.Load() < failing {
+			return
+		}
+	}
 }
