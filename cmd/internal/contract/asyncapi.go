@@ -166,8 +166,13 @@ func NewDocument(streams []Stream, kafka Cluster) (*Document, error) {
 func (d *Document) describe(s *Stream) error {
 	topics, whole := append([]string{s.Topic}, s.Routed...), ""
 	value := "The value is the event as the API sent it, byte for byte."
+	letter := "An item that could not be published. The value is the item as the API sent it, which may not be JSON, " +
+		"or a JSON object with its size, hash and place if it is too large for the topic."
 	if s.Private {
 		value = "The value is the event as the API sent it, after rules for private data; the header eb-redacted names them."
+		letter = "An item that could not be published. The value is the item after rules for private data, or a JSON " +
+			"object with its size, hash and place: if a rule cannot be applied, or if the item is no JSON object or too " +
+			"large for the topic."
 	}
 	sealed, err := d.encryption(s)
 	if err != nil {
@@ -205,10 +210,9 @@ func (d *Document) describe(s *Stream) error {
 	}
 	if s.DeadTopic != "" {
 		d.add(s.Name+".dead-letter", s.DeadTopic, message{ // a stream has no dot in its name
-			Title: "Dead letter of stream " + s.Name,
-			Description: "An item that could not be published. The value is the item as the API sent it, which may not be " +
-				"JSON, or a JSON object with its size, hash and place if it is too large for the topic.",
-			Headers: describeHeaders(s.headers(kafkarecord.DeadLetterHeaders())), Payload: anything, Bindings: s.key(),
+			Title:       "Dead letter of stream " + s.Name,
+			Description: letter,
+			Headers:     describeHeaders(s.headers(kafkarecord.DeadLetterHeaders())), Payload: anything, Bindings: s.key(),
 			Encryption: sealed,
 		})
 	}

@@ -194,6 +194,12 @@ func TestDocumentOfSettings(t *testing.T) {
 			t.Errorf("%s: %q, encryption %+v", name, m.Description, m.Encryption)
 		}
 	}
+	for name, private := range map[string]bool{"any.dead-letter": true, "bare.dead-letter": false} {
+		if text := messages[name].Description; strings.Contains(text, "as the API sent it") == private ||
+			strings.Contains(text, "rules for private data") != private {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
 	for name, schema := range map[string]string{"any": "any", "any.route-1": "any.route-1", "any.route-2": "any"} {
 		if got := messages[name].Payload; got != (reference{"#/components/schemas/" + schema}) {
 			t.Errorf("%s has the payload %v", name, got)
