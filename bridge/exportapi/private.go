@@ -154,7 +154,7 @@ func (h *private) hide(p *bridge.Page, with *decoders) error {
 		}
 		from := len(out)
 		err := redact.ErrUncertain
-		if ruled(e) {
+		if h.Label == "" || ruled(e) { // the key alone hides nothing
 			if keys != nil {
 				h.Key = keys[i]
 			}

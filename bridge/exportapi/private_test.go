@@ -143,6 +143,21 @@ func TestPrivateWithheld(t *testing.T) {
 	}
 }
 
+// TestPrivateRulesEnded: once the rules have ended, and only the key is left, the dead letter of an
+// item that is no JSON object has the item, as without a key.
+func TestPrivateRulesEnded(t *testing.T) {
+	t.Parallel()
+	page := answer(`{"items":[{"eventId":"a","timestamp":1,"x":NaN},["b"]]}`)
+	p := must.Get(fetchAll(t, serve(t, page, withKeys(map[string]string{})), bridge.Position{}))(t)
+	want := must.Get(fetchAll(t, serve(t, page, nil), bridge.Position{}))(t)
+	for i := range want.Events {
+		got, want := &p.Events[i], &want.Events[i]
+		if !bytes.Equal(got.Raw, want.Raw) || got.Defect != want.Defect || !bytes.Equal(got.ID, want.ID) {
+			t.Errorf("%q, defect %s, id %s; want %q, %s, %s", got.Raw, got.Defect, got.ID, want.Raw, want.Defect, want.ID)
+		}
+	}
+}
+
 // TestPrivateWithoutTime: an item that has no readable time, and to which a rule cannot be applied, has no time: its
 // letter has no ce_time.
 func TestPrivateWithoutTime(t *testing.T) {
