@@ -45,6 +45,43 @@ func TestHeldUnderOtherRules(t *testing.T) {
 	}
 }
 
+// TestHeldSharedUnderOtherRules: of events that share an id, as many are held as there are records of
+// the id under other rules. Another one is news, and a held one stays held.
+func TestHeldSharedUnderOtherRules(t *testing.T) {
+	t.Parallel()
+	item := func(received string) *bridge.Event {
+		sums := bridge.NewSums(keyedSum, []byte(received), []byte("x"), false)
+		return &bridge.Event{ID: []byte("x"), Raw: []byte("today " + received), Sums: &sums}
+	}
+	for name, tc := range map[string]struct{ records, letters, want int }{
+		"none": {0, 0, 0}, "one": {1, 0, 1}, "a letter": {0, 1, 1}, "a record and a letter": {1, 1, 2}, "two": {2, 0, 2},
+	} {
+		h := newPublishedIndex(false, "today")
+		r := func(n int) *kgo.Record {
+			return &kgo.Record{Value: []byte{byte(n)}, Headers: []kgo.RecordHeader{
+				{Key: HeaderID, Value: []byte("x")}, {Key: HeaderRedacted, Value: []byte("before")},
+			}}
+		}
+		for n := range tc.records {
+			h.add(r(n))
+		}
+		for n := range tc.letters {
+			h.addLetter(r(n))
+		}
+		for again := range 2 {
+			held := 0
+			for _, received := range []string{"created", "paid", "sent"} {
+				if h.Match(item(received)) {
+					held++
+				}
+			}
+			if held != tc.want {
+				t.Errorf("%s, listed %d times: %d of 3 events are held, want %d", name, again+1, held, tc.want)
+			}
+		}
+	}
+}
+
 // TestHeldWithEqualBytes: items without ids that differ in private data alone have records of
 // their own. Once there is an id (EXPORT_ITEM_ID), bytes are all that names such a record.
 func TestHeldWithEqualBytes(t *testing.T) {

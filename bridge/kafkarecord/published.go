@@ -296,11 +296,13 @@ type publishedIndex struct {
 	// encrypted is set if the rules encrypt values. Then ids identify records too, because
 	// the values of an item may be replaced now.
 	encrypted bool
+	// taken are the forms of the events with an id that their id alone has shown.
+	taken map[fingerprint]struct{}
 }
 
 func newPublishedIndex(byKey bool, redacted string) *publishedIndex {
 	return &publishedIndex{events: make(map[fingerprint]int32), letters: make(map[fingerprint]int32), byKey: byKey,
-		redacted: redacted, encrypted: strings.Contains(redacted, bridge.ValuesEncrypted)}
+		taken: make(map[fingerprint]struct{}), redacted: redacted, encrypted: strings.Contains(redacted, bridge.ValuesEncrypted)}
 }
 
 func (p *publishedIndex) len() int { return len(p.events) + len(p.letters) }
@@ -373,7 +375,7 @@ func (p *publishedIndex) Match(e *bridge.Event) bool {
 	}
 	plain, keyed := e.Sums.Plain(), e.Sums.Keyed()
 	return p.match(e, fingerprint(plain[:16])) || p.match(e, fingerprint(keyed[:16])) ||
-		(p.foreign || e.Sums.Replaced || e.ID == nil) && p.match(e, fingerprintOf(e.AppendRecordID([]byte(recordID)))) ||
+		(p.foreign || e.Sums.Replaced || e.ID == nil) && p.matchID(e) ||
 		e.ID != nil && p.match(e, fingerprintOf(append([]byte(bare), e.Raw...)))
 }
 
@@ -398,6 +400,28 @@ func (p *publishedIndex) matchWasKey(e *bridge.Event) bool {
 	}
 	was.Time, was.Sums = e.Time, e.Sums.Was()
 	return e.ID == nil && p.match(e, fingerprint(was.ItemKey()))
+}
+
+// matchID is Match by the id of the record. Events can share an id: each record shows one of them.
+func (p *publishedIndex) matchID(e *bridge.Event) bool {
+	name := fingerprintOf(e.AppendRecordID([]byte(recordID)))
+	if e.ID == nil {
+		return p.match(e, name)
+	}
+	form := fingerprintOf(e.Form())
+	if _, again := p.taken[form]; again {
+		return true
+	}
+	switch {
+	case p.events[name] > 0:
+		p.events[name]--
+	case p.letters[name] > 0:
+		p.letters[name]--
+	default:
+		return false
+	}
+	p.taken[form] = struct{}{}
+	return true
 }
 
 func (p *publishedIndex) match(e *bridge.Event, item fingerprint) bool {
