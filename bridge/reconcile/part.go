@@ -77,6 +77,15 @@ type part struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// formOf returns the bytes that tell an event from others with its id: those of its record, or
+// else a sum, since a withheld item has no bytes.
+func formOf(e *bridge.Event) []byte {
+	if e.Withheld() {
+		return e.Form()
+	}
+	return e.Raw
+}
+
 // formName identifies an event with a shared id, by the name of its id and the checksum of
 // its bytes.
 func formName(of eventName, sum uint32) eventName {
@@ -250,7 +259,7 @@ func (p *part) readPage(page *bridge.Page) error {
 	for i := range page.Events {
 		e := &page.Events[i]
 		p.id = e.AppendRecordID(p.id[:0])
-		named, sum := nameOf(p.id), crc32.Checksum(e.Raw, castagnoli)
+		named, sum := nameOf(p.id), crc32.Checksum(formOf(e), castagnoli)
 		name := named
 		if s := e.Sums; s != nil {
 			if s.Replaced {
@@ -425,7 +434,7 @@ func (p *part) missingOf(page *bridge.Page, missing map[eventName]int32) iter.Se
 		for i := range page.Events {
 			e := &page.Events[i]
 			p.id = e.AppendRecordID(p.id[:0])
-			if name := p.nameOf(p.id, e.Raw); missing[name] != 0 && !yield(e, name) {
+			if name := p.nameOf(p.id, formOf(e)); missing[name] != 0 && !yield(e, name) {
 				return
 			}
 		}
