@@ -61,6 +61,7 @@ func inMode(mode bridge.Mode) func(*kafkastream.Config) {
 // TestConformanceOnKafka runs the suite on Apache Kafka, which cannot be told
 // to fail a Publish; it is unreachable while its process is stopped.
 func TestConformanceOnKafka(t *testing.T) {
+	t.Parallel() // it has its own broker
 	if !servers.Real(t) {
 		t.Skip("run with make test-real")
 	}

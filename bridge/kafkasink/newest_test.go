@@ -23,8 +23,12 @@ import (
 // them.
 func writeCheckpoints(t *testing.T, cfg kafkastream.Config, records ...*kgo.Record) {
 	t.Helper()
+	batch := int32(10_000) // as many batches as fit
+	if len(records) > 10_000 {
+		batch *= 20 // so that a million take seconds
+	}
 	client := connect(t, cfg, kgo.TransactionalID("writer."+cfg.Topic),
-		kgo.ProducerBatchMaxBytes(10_000), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MaxBufferedRecords(1<<20))
+		kgo.ProducerBatchMaxBytes(batch), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MaxBufferedRecords(1<<20))
 	must.Do(t, client.BeginTransaction())
 	for _, r := range records {
 		r.Topic, r.Partition = cfg.CheckpointTopic, kafkasink.CheckpointPartition(cfg.Stream)
@@ -168,6 +172,7 @@ func (l *logs) text() string {
 // TestStartAfterAMillion measures a start with a partition of a million
 // records, of which the newest of ours is the first, or there is none.
 func TestStartAfterAMillion(t *testing.T) {
+	t.Parallel()
 	if !servers.Real(t) {
 		t.Skip("run with make test-real")
 	}
