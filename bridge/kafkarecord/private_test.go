@@ -82,6 +82,33 @@ func TestHeldSharedUnderOtherRules(t *testing.T) {
 	}
 }
 
+// TestHeldAgainUnderOtherRules: an item that is listed again with other private data has the same bytes under today's
+// rules, so it stays held. Items without bytes, to which a rule cannot be applied, are told apart by their sums.
+func TestHeldAgainUnderOtherRules(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		raw  []byte
+		want int
+	}{{[]byte("today"), 3}, {nil, 1}} {
+		h := newPublishedIndex(false, "today")
+		h.add(&kgo.Record{Headers: []kgo.RecordHeader{
+			{Key: HeaderID, Value: []byte("x")}, {Key: HeaderRedacted, Value: []byte("before")},
+		}})
+		for again := range 2 {
+			held := 0
+			for _, received := range []string{"seen at 1", "seen at 2", "seen at 3"} {
+				sums := bridge.NewSums(keyedSum, []byte(received), []byte("x"), false)
+				if h.Match(&bridge.Event{ID: []byte("x"), Raw: tc.raw, Sums: &sums}) {
+					held++
+				}
+			}
+			if held != tc.want {
+				t.Errorf("bytes %q, listed %d times: %d of 3 items are held, want %d", tc.raw, again+1, held, tc.want)
+			}
+		}
+	}
+}
+
 // TestHeldWithEqualBytes: items without ids that differ in private data alone have records of
 // their own. Once there is an id (EXPORT_ITEM_ID), bytes are all that names such a record.
 func TestHeldWithEqualBytes(t *testing.T) {

@@ -296,13 +296,11 @@ type publishedIndex struct {
 	// encrypted is set if the rules encrypt values. Then ids identify records too, because
 	// the values of an item may be replaced now.
 	encrypted bool
-	// taken are the forms of the events with an id that their id alone has shown.
-	taken map[fingerprint]struct{}
 }
 
 func newPublishedIndex(byKey bool, redacted string) *publishedIndex {
 	return &publishedIndex{events: make(map[fingerprint]int32), letters: make(map[fingerprint]int32), byKey: byKey,
-		taken: make(map[fingerprint]struct{}), redacted: redacted, encrypted: strings.Contains(redacted, bridge.ValuesEncrypted)}
+		redacted: redacted, encrypted: strings.Contains(redacted, bridge.ValuesEncrypted)}
 }
 
 func (p *publishedIndex) len() int { return len(p.events) + len(p.letters) }
@@ -402,26 +400,27 @@ func (p *publishedIndex) matchWasKey(e *bridge.Event) bool {
 	return e.ID == nil && p.match(e, fingerprint(was.ItemKey()))
 }
 
-// matchID is Match by the id of the record. Events can share an id: each record shows one of them.
+// matchID is Match by the id of the record. Events can share an id: each record shows one of them, and from then on
+// counts by the bytes of that event, so that the event stays held however often it is listed.
 func (p *publishedIndex) matchID(e *bridge.Event) bool {
 	name := fingerprintOf(e.AppendRecordID([]byte(recordID)))
 	if e.ID == nil {
 		return p.match(e, name)
 	}
-	form := fingerprintOf(e.Form())
-	if _, again := p.taken[form]; again {
-		return true
+	form := fingerprintOf(e.Raw)
+	if e.Withheld() {
+		form = fingerprint(e.Form()[:len(form)])
 	}
-	switch {
-	case p.events[name] > 0:
-		p.events[name]--
-	case p.letters[name] > 0:
-		p.letters[name]--
-	default:
-		return false
+	for _, in := range []map[fingerprint]int32{p.events, p.letters} {
+		if in[name] > 0 {
+			if in[name]--; in[name] == 0 {
+				delete(in, name) // the number of names stays within maxIndexed
+			}
+			p.events[form]++
+			return true
+		}
 	}
-	p.taken[form] = struct{}{}
-	return true
+	return false
 }
 
 func (p *publishedIndex) match(e *bridge.Event, item fingerprint) bool {
