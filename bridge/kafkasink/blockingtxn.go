@@ -21,6 +21,9 @@ type blockingTxn struct {
 	id       string // the transactional id, empty if unknown
 }
 
+// HeldBack is the code of the fault that another producer's open transaction hides records.
+const HeldBack = "held_back"
+
 // errNoBlockingTxn: no open transaction starts at the last stable offset. It
 // may have ended meanwhile.
 var errNoBlockingTxn = errors.New("no open transaction found there")
@@ -35,7 +38,7 @@ func (p *txnProducer) explainBlocked(
 	defer cancel()
 	where := fmt.Sprintf("partition %d of %s", l.Partition, l.Topic())
 	f := &bridge.Fault{
-		Class: bridge.Transient, Code: "held_back",
+		Class: bridge.Transient, Code: HeldBack,
 		Hint: fmt.Sprintf("kafka-transactions.sh --bootstrap-server %s abort --topic %s --partition %d --start-offset %d",
 			strings.Join(p.cfg.Brokers, ","), l.Topic(), l.Partition, stable),
 	}

@@ -11,6 +11,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/kafkasink"
 	"exportbridge/cursorstore"
 )
 
@@ -50,6 +51,8 @@ func logChanges(log *slog.Logger, server string) func(err error, more ...any) {
 				log.Warn("connection rejected; retrying", fields...)
 			case errors.Is(err, cursorstore.ErrWrites):
 				log.Warn("server rejects writes; retrying", fields...)
+			case fault.Code == kafkasink.HeldBack:
+				log.Warn("records held back; retrying", fields...)
 			case kafkaclient.IsAnswer(err):
 				log.Warn("server answers with an error; retrying", fields...)
 			default:

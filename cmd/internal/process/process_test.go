@@ -18,6 +18,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/must"
+	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/ops"
 	"exportbridge/bridge/ops/metrics"
 	"exportbridge/cmd/internal/config"
@@ -31,9 +32,10 @@ func TestSayChanges(t *testing.T) {
 		err  error
 		want string
 	}{
-		"away":    {errors.New("connection refused"), `msg="server unreachable; retrying" server=kafka error="connection refused"`},
-		"lost":    {&bridge.Fault{Err: errors.New("reset"), Hint: "wait"}, `msg="server unreachable; retrying" server=kafka error=reset hint=wait`},
-		"refuses": {&bridge.Fault{Class: bridge.Permanent, Err: errors.New("no topic"), Hint: "create it"}, `msg="connection rejected; retrying" server=kafka error="no topic" hint="create it"`},
+		"away":      {errors.New("connection refused"), `msg="server unreachable; retrying" server=kafka error="connection refused"`},
+		"lost":      {&bridge.Fault{Err: errors.New("reset"), Hint: "wait"}, `msg="server unreachable; retrying" server=kafka error=reset hint=wait`},
+		"refuses":   {&bridge.Fault{Class: bridge.Permanent, Err: errors.New("no topic"), Hint: "create it"}, `msg="connection rejected; retrying" server=kafka error="no topic" hint="create it"`},
+		"held back": {&bridge.Fault{Code: kafkasink.HeldBack, Err: errors.New("open")}, `msg="records held back; retrying" server=kafka error=open`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
