@@ -179,6 +179,16 @@ func (c *Config) endpoints(preset resource) (e endpoints, err error) {
 	return e, err
 }
 
+// FirstURL returns the URL of requests without a cursor, without its query. It is nil if c is
+// not valid.
+func (c *Config) FirstURL() *url.URL {
+	urls, err := c.endpoints(presets[c.Resource])
+	if err != nil {
+		return nil
+	}
+	return urls.first
+}
+
 func (c *Config) endpoint(variable, path string) (*url.URL, error) {
 	u, err := serverRules{c.InsecureHTTP, c.LinkLocal}.parse("EXPORT_URL", c.URL, "https://api.croct.io/export")
 	switch {

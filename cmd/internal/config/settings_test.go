@@ -141,6 +141,20 @@ func TestLoadProblems(t *testing.T) {
 				"STREAM_MORE_KAFKA_TOPIC"},
 		},
 		{
+			"the path of a resource, written out, one topic",
+			[]string{"BRIDGE_STREAMS=events,more", "EXPORT_RESOURCE=events", "KAFKA_TOPIC=all",
+				"EXPORT_URL=https://api.example.com", "STREAM_MORE_EXPORT_PATH=/events"},
+			[]string{"BRIDGE_STREAMS: streams events and more have the same source and topic, remove one or set " +
+				"STREAM_MORE_KAFKA_TOPIC"},
+		},
+		{
+			"a path that ends in that of a resource, one topic",
+			[]string{"BRIDGE_STREAMS=events,more", "EXPORT_RESOURCE=events", "KAFKA_TOPIC=all",
+				"EXPORT_URL=https://api.example.com/acme", "STREAM_MORE_EXPORT_URL=https://api.example.com/",
+				"STREAM_MORE_EXPORT_PATH=/acme"},
+			nil,
+		},
+		{
 			"two ports of one host, one topic",
 			[]string{"BRIDGE_STREAMS=events,more", "EXPORT_RESOURCE=events", "KAFKA_TOPIC=all",
 				"EXPORT_URL=https://api.example.com", "STREAM_MORE_EXPORT_URL=https://api.example.com:8443"},

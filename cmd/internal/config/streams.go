@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkagroup"
 )
 
@@ -88,8 +88,8 @@ func (l *loader) checkFleet(streams []Stream, need Uses) {
 
 func (st *Stream) sameSource(other *Stream) bool {
 	a, b := st.Export, other.Export
-	host, path := addressOf(a.URL, a.Path)
-	otherHost, otherPath := addressOf(b.URL, b.Path)
+	host, path := addressOf(&a)
+	otherHost, otherPath := addressOf(&b)
 	sameHost := host == otherHost || a.Source != "" && a.Source == b.Source // which stands for the host alone
 	return sameHost && path == otherPath && a.Resource == b.Resource && a.APIKey == b.APIKey &&
 		a.User == b.User && a.OAuth2ClientID == b.OAuth2ClientID && a.OAuth2TokenURL == b.OAuth2TokenURL &&
@@ -100,14 +100,13 @@ func (st *Stream) sameSource(other *Stream) bool {
 
 // addressOf returns the host with its port, and the path, of requests: several texts can name one
 // address.
-func addressOf(address, path string) (host, whole string) {
-	u, err := url.Parse(address)
-	if err != nil { // which is a problem of its own
-		return address, path
+func addressOf(c *exportapi.Config) (host, path string) {
+	u := c.FirstURL()
+	if u == nil { // which is a problem of its own
+		return c.URL, c.Path
 	}
 	port := cmp.Or(u.Port(), map[string]string{"https": "443", "http": "80"}[u.Scheme])
-	whole = u.JoinPath("/", path).EscapedPath()
-	return net.JoinHostPort(strings.ToLower(u.Hostname()), port), strings.TrimSuffix(whole, "/")
+	return net.JoinHostPort(strings.ToLower(u.Hostname()), port), strings.TrimSuffix(u.EscapedPath(), "/")
 }
 
 // Owner returns the name of this process in checkpoints and answers.
