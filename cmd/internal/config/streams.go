@@ -56,10 +56,12 @@ func (l *loader) checkTwins(streams []Stream, need Uses) {
 	if need&(UsesExport|UsesKafka|WithoutKey) != UsesExport|UsesKafka { // the key is a part of the source
 		return
 	}
+	at := make([]address, len(streams)) // each once: thousands of streams are millions of pairs
 	for i := range streams {
+		at[i] = addressOf(&streams[i].Export)
 		for j := range streams[:i] {
 			a, b := &streams[j], &streams[i]
-			if !a.sameSource(b) {
+			if at[i].path != at[j].path || !a.sameSource(b, at[i].host == at[j].host) {
 				continue
 			}
 			if a.Kafka.Topic == b.Kafka.Topic {
@@ -86,27 +88,27 @@ func (l *loader) checkFleet(streams []Stream, need Uses) {
 	l.check(map[string]bridge.Problems{"": p})
 }
 
-func (st *Stream) sameSource(other *Stream) bool {
+// sameSource compares all of two sources but their addresses.
+func (st *Stream) sameSource(other *Stream, sameHost bool) bool {
 	a, b := st.Export, other.Export
-	host, path := addressOf(&a)
-	otherHost, otherPath := addressOf(&b)
-	sameHost := host == otherHost || a.Source != "" && a.Source == b.Source // which stands for the host alone
-	return sameHost && path == otherPath && a.Resource == b.Resource && a.APIKey == b.APIKey &&
+	sameHost = sameHost || a.Source != "" && a.Source == b.Source // which stands for the host alone
+	return sameHost && a.Resource == b.Resource && a.APIKey == b.APIKey &&
 		a.User == b.User && a.OAuth2ClientID == b.OAuth2ClientID && a.OAuth2TokenURL == b.OAuth2TokenURL &&
 		slices.Equal(a.OAuth2Params, b.OAuth2Params) &&
 		a.TLSCert == b.TLSCert && a.Headers == b.Headers && a.Params == b.Params &&
 		slices.Equal(slices.Sorted(slices.Values(a.Events)), slices.Sorted(slices.Values(b.Events)))
 }
 
-// addressOf returns the host with its port, and the path, of requests: several texts can name one
-// address.
-func addressOf(c *exportapi.Config) (host, path string) {
+// address is the host with its port, and the path, of requests. Several texts can name one.
+type address struct{ host, path string }
+
+func addressOf(c *exportapi.Config) address {
 	u := c.FirstURL()
 	if u == nil { // which is a problem of its own
-		return c.URL, c.Path
+		return address{c.URL, c.Path}
 	}
 	port := cmp.Or(u.Port(), map[string]string{"https": "443", "http": "80"}[u.Scheme])
-	return net.JoinHostPort(strings.ToLower(u.Hostname()), port), strings.TrimSuffix(u.EscapedPath(), "/")
+	return address{net.JoinHostPort(strings.ToLower(u.Hostname()), port), strings.TrimSuffix(u.EscapedPath(), "/")}
 }
 
 // Owner returns the name of this process in checkpoints and answers.
