@@ -147,15 +147,10 @@ func listed(what string, topics []string) func(kadm.ListedOffsets, error) (map[s
 
 // boundsOf returns the readable range of one partition.
 func (l *Log) boundsOf(ctx context.Context, id int32) (s Span, err error) {
-	admin := kadm.NewClient(l.client)
-	if s.From, err = l.offsetOf(id)(admin.ListStartOffsets(ctx, l.name)); err != nil {
+	if s.From, err = l.offset(ctx, id, firstOffset, false); err != nil {
 		return s, err
 	}
-	list := admin.ListCommittedOffsets
-	if l.Uncommitted {
-		list = admin.ListEndOffsets
-	}
-	end, err := l.offsetOf(id)(list(ctx, l.name))
+	end, err := l.offset(ctx, id, lastOffset, !l.Uncommitted)
 	s.To = max(s.From, end)
 	return s, err
 }
@@ -165,26 +160,37 @@ func (l *Log) highOf(ctx context.Context, id int32) (s Span, high int64, err err
 	if s, err = l.boundsOf(ctx, id); err != nil || l.Uncommitted {
 		return s, s.To, err
 	}
-	high, err = l.offsetOf(id)(kadm.NewClient(l.client).ListEndOffsets(ctx, l.name))
+	high, err = l.offset(ctx, id, lastOffset, false)
 	return s, high, err
 }
 
-// offsetOf takes the offset of one partition from a list. The other partitions may have no
-// leader.
-func (l *Log) offsetOf(id int32) func(kadm.ListedOffsets, error) (int64, error) {
-	return func(list kadm.ListedOffsets, err error) (int64, error) {
-		o, ok := list.Lookup(l.name, id)
-		switch {
-		case ok:
-			err = o.Err
-		case err == nil:
-			err = kerr.UnknownTopicOrPartition
-		}
-		if err != nil {
-			return 0, fmt.Errorf("list offsets of partition %d of %s: %w", id, l.name, err)
-		}
-		return o.Offset, nil
+// firstOffset and lastOffset are used in place of a time.
+const firstOffset, lastOffset = -2, -1
+
+// offset returns the first offset at or after a time, -1 if there is none. It asks for one
+// partition only: the leaders of the others may be away.
+func (l *Log) offset(ctx context.Context, id int32, millis int64, committed bool) (int64, error) {
+	req := kmsg.NewPtrListOffsetsRequest()
+	if committed {
+		req.IsolationLevel = 1
 	}
+	p := kmsg.NewListOffsetsRequestTopicPartition()
+	p.Partition, p.Timestamp = id, millis
+	t := kmsg.NewListOffsetsRequestTopic()
+	t.Topic, t.Partitions = l.name, append(t.Partitions, p)
+	req.Topics = append(req.Topics, t)
+	resp, err := req.RequestWith(ctx, l.client)
+	switch {
+	case err != nil:
+	case len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1:
+		err = errors.New("missing from the response")
+	default:
+		found := &resp.Topics[0].Partitions[0]
+		if err = kerr.ErrorForCode(found.ErrorCode); err == nil {
+			return found.Offset, nil
+		}
+	}
+	return 0, fmt.Errorf("list offsets of partition %d of %s: %w", id, l.name, err)
 }
 
 // leader returns the leader of a partition, or -1. It loads all leaders if they

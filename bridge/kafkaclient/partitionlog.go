@@ -3,7 +3,6 @@ package kafkaclient
 import (
 	"context"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -35,5 +34,9 @@ func (l *PartitionLog) Bounds(ctx context.Context) (Span, error) {
 
 // After is Log.After.
 func (l *PartitionLog) After(ctx context.Context, millis int64) (int64, error) {
-	return l.offsetOf(l.Partition)(kadm.NewClient(l.client).ListOffsetsAfterMilli(ctx, max(0, millis), l.name))
+	at, err := l.offset(ctx, l.Partition, max(0, millis), false) // brokers reject a negative time
+	if err == nil && at < 0 {
+		return l.offset(ctx, l.Partition, lastOffset, false)
+	}
+	return at, err
 }

@@ -103,8 +103,8 @@ func TestTrailBesideAnotherPartition(t *testing.T) {
 		t.Errorf("the checkpoints are %v, want one", got)
 	}
 	must.Do(t, s.History().WalkBefore(t.Context(), time.Now(), func(bridge.Checkpoint) bool { return true }))
-	if away.Hits() == 0 {
-		t.Error("the other partition was not asked for")
+	if away.Hits() > 0 {
+		t.Error("the other partition was asked for: its broker may not answer")
 	}
 }
 
