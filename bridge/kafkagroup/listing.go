@@ -169,7 +169,7 @@ func singleOf(r *kmsg.DescribeGroupsResponseGroup, g *Group, client *kafkaclient
 		s.err = g.unseen(err, client)
 	case len(r.Members) > 0:
 		if s.err = g.strangers(r); s.err != nil {
-			break // nobody would run the stream
+			break // nobody runs the stream, or nobody would once the bridges among them have left
 		}
 		m := memberOf(&r.Members[0], processName(r.Members[0].ProtocolMetadata))
 		s.member = fmt.Sprintf("%s in group %s", m, r.Group)
