@@ -31,18 +31,47 @@ type operation struct {
 // together runs operations in pipelines. For each stream it reports whether the server with
 // the stream's keys is healthy, unless ctx was cancelled.
 func (c *Client) together(ctx context.Context, all ...*operation) {
-	for some := range slices.Chunk(all, mostTogether) {
-		pipe := c.rdb.Pipeline()
-		for _, o := range some {
-			o.sent = o.send(ctx, pipe, false)
+	var sending sync.WaitGroup
+	for _, some := range c.byNode(ctx, all) {
+		for some := range slices.Chunk(some, mostTogether) {
+			sending.Go(func() { c.pipeline(ctx, some) })
 		}
-		_ = c.call(ctx, "pipeline", func(ctx context.Context) error { // each command has its own error
-			_, err := pipe.Exec(ctx)
-			return err
-		})
-		for _, o := range some {
-			o.end(ctx)
+	}
+	sending.Wait()
+}
+
+// byNode divides operations by the node of a cluster that has their keys. If one node does not
+// answer, go-redis gives its error to the whole pipeline.
+func (c *Client) byNode(ctx context.Context, all []*operation) map[*redis.Client][]*operation {
+	cluster, ok := c.rdb.(*redis.ClusterClient)
+	if !ok {
+		return map[*redis.Client][]*operation{nil: all}
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	nodes := make(map[*redis.Client][]*operation)
+	for _, o := range all {
+		node, err := cluster.MasterForKey(ctx, o.of.keys.status)
+		if err != nil { // the pipeline has the error
+			return map[*redis.Client][]*operation{nil: all}
 		}
+		nodes[node] = append(nodes[node], o)
+	}
+	return nodes
+}
+
+// pipeline runs operations in one pipeline.
+func (c *Client) pipeline(ctx context.Context, some []*operation) {
+	pipe := c.rdb.Pipeline()
+	for _, o := range some {
+		o.sent = o.send(ctx, pipe, false)
+	}
+	_ = c.call(ctx, "pipeline", func(ctx context.Context) error { // each command has its own error
+		_, err := pipe.Exec(ctx)
+		return err
+	})
+	for _, o := range some {
+		o.end(ctx)
 	}
 }
 
