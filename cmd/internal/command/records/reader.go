@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/deadletter"
@@ -41,13 +43,15 @@ func (r *Reader) DeadLetters(ctx context.Context, stream string, limit int) ([]d
 	return all, err
 }
 
-// Jobs implements ops.Records. Streams on the same topic share one read of it.
+// Jobs implements ops.Records. Streams on the same topic share one read of it. Unreadable records,
+// and groups that may not be described, are those of one stream; other errors are those of all.
 func (r *Reader) Jobs(ctx context.Context) (all []backfill.Listed, err error) {
 	began := time.Now()
 	for i := range r.all.Streams {
 		st := &r.all.Streams[i]
 		jobs, unread := backfill.NewJobs(st.Kafka.Jobs(&r.jobs), st.Name).Overview(ctx, time.Since(began))
-		if unread != nil && !errors.Is(unread, bridge.ErrForeign) {
+		own := errors.Is(unread, bridge.ErrForeign) || errors.Is(unread, kerr.GroupAuthorizationFailed)
+		if unread != nil && !own {
 			return nil, unread
 		}
 		all, err = append(all, jobs...), errors.Join(err, unread)

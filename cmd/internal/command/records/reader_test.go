@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -37,6 +38,38 @@ func TestReaderJobs(t *testing.T) {
 	all, err := records.NewReader(s).Jobs(kafkatest.Context(t))
 	if len(all) != 1 || all[0].ID != "cccccc" || err == nil || !strings.Contains(err.Error(), "job/a/aaaaaa") {
 		t.Errorf("%+v, %v; want the job of c, and an error that names the job of a", all, err)
+	}
+}
+
+// TestReaderJobsDenied: a stream whose groups may not be described hides no job of others.
+func TestReaderJobsDenied(t *testing.T) {
+	t.Parallel()
+	kafka := servers.EmbeddedKafka(t)
+	kafkatest.CreateCheckpointTopic(t, kafka.ListenAddrs(), kafkasink.JobsTopic("exportbridge.checkpoints"), nil)
+	s := must.Get(config.Load(config.Sources{Environ: []string{
+		"BRIDGE_STREAMS=a,b", "KAFKA_BROKERS=" + strings.Join(kafka.ListenAddrs(), ","),
+	}}, config.UsesKafka))(t)
+	for n, id := range []string{"aaaaaa", "bbbbbb"} {
+		st := &s.Streams[n]
+		plan := fmt.Sprintf(`{"v":1,"id":%q,"stream":%q,"state":"running","created":1}`, id, st.Name)
+		must.Do(t, st.Kafka.Jobs(new(kafkasink.JobLogs)).Change(kafkatest.Context(t), id,
+			func(*kgo.Record) ([]byte, []string, error) { return []byte(plan), nil, nil }))
+	}
+	kafka.ControlKey(int16(kmsg.DescribeGroups), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		kafka.KeepControl()
+		group := req.(*kmsg.DescribeGroupsRequest).Groups[0]
+		if !strings.HasPrefix(group, "exportbridge.a.") {
+			return nil, nil, false
+		}
+		resp := req.ResponseKind().(*kmsg.DescribeGroupsResponse)
+		denied := kmsg.NewDescribeGroupsResponseGroup()
+		denied.Group, denied.ErrorCode = group, kerr.GroupAuthorizationFailed.Code
+		resp.Groups = append(resp.Groups, denied)
+		return resp, nil, true
+	})
+	all, err := records.NewReader(s).Jobs(kafkatest.Context(t))
+	if len(all) != 1 || all[0].ID != "bbbbbb" || err == nil || !strings.Contains(err.Error(), "aaaaaa") {
+		t.Errorf("%+v, %v; want the job of b, and an error that names the group of a", all, err)
 	}
 }
 
