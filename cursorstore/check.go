@@ -222,10 +222,24 @@ func (c *Client) persistence(ctx context.Context, node redis.Cmdable, info map[s
 	return Finding{Level: Warn, Text: "snapshots only (save " + save + "): a restart loses the last commits", Hint: hint}
 }
 
+// probe calls each command that needs a key: an ACL user may lack one.
 var probe = redis.NewScript(`
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-local stored = redis.call('GET', KEYS[1])
-return {stored, tostring(redis.call('DEL', KEYS[1]))}
+local key, id = KEYS[1], ARGV[1]
+redis.call('SET', key, id, 'PX', ARGV[2])
+redis.call('PEXPIRE', key, ARGV[2])
+local stored, deleted = redis.call('GET', key), redis.call('DEL', key)
+redis.call('HSET', key, 'f', id)
+redis.call('PEXPIRE', key, ARGV[2]) -- a command below may fail
+for _, name in ipairs({'HMGET', 'HEXISTS', 'HDEL'}) do redis.call(name, key, 'f') end
+redis.call('HGETALL', key)
+redis.call('ZADD', key, 1, id)
+redis.call('PEXPIRE', key, ARGV[2])
+redis.call('ZRANGEBYSCORE', key, 1, 1)
+redis.call('ZREVRANGEBYSCORE', key, 1, 1)
+redis.call('ZSCAN', key, 0)
+redis.call('ZREM', key, id)
+redis.call('TIME')
+return {stored, tostring(deleted)}
 `)
 
 const probeTTL = 10 * time.Second

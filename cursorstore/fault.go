@@ -37,6 +37,8 @@ type symptom struct {
 const Permissions = "+ping +select +client|setname +info +scan +type +time +multi +exec +eval +evalsha " +
 	"+get +set +del +pexpire +hset +hmget +hgetall +hexists +hdel +zadd +zrem +zscan +zrangebyscore +zrevrangebyscore"
 
+const grant = "grant the user the keys CURSOR_PREFIX:* and the commands " + Permissions
+
 // symptoms are matched in this order, anywhere in the message: servers before
 // version 7 prefix script errors.
 var symptoms = []symptom{
@@ -45,7 +47,9 @@ var symptoms = []symptom{
 		"authentication required: set REDIS_PASSWORD, and REDIS_USERNAME for an ACL user"},
 	{"called without any password configured", bridge.Permanent, "wrongpass",
 		"the server has no password: unset REDIS_PASSWORD"},
-	{"NOPERM", bridge.Permanent, "noperm", "grant the user the keys CURSOR_PREFIX:* and the commands " + Permissions},
+	{"NOPERM", bridge.Permanent, "noperm", grant},
+	{"The user executing the script can't", bridge.Permanent, "noperm", grant}, // in a script, Redis 7.0
+	{"ACL failure in script", bridge.Permanent, "noperm", grant},               // Redis 7.2, Valkey
 	{"DENIED", bridge.Permanent, "denied",
 		"the server is in protected mode: give it a password, or connect over loopback"},
 	{"unknown command", bridge.Permanent, "unknown-command",

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -80,6 +81,32 @@ func usePermitted(t *testing.T, allowed []string, cluster bool, used map[string]
 	stats := must.Get(raw.Info(t.Context(), "commandstats").Result())(t)
 	for _, m := range regexp.MustCompile(`cmdstat_([a-z|]+):`).FindAllStringSubmatch(stats, -1) {
 		used["+"+m[1]] = true
+	}
+}
+
+// TestCheckNeeds: check names a command that a user may not run, and leaves no key.
+func TestCheckNeeds(t *testing.T) {
+	t.Parallel()
+	needReal(t)
+	raw := redis.NewClient(&redis.Options{Addr: startRedis(t)})
+	defer closes(t, raw)
+	rules := append([]string{"on", ">secret", "resetkeys", "~p:*", "resetchannels", "-@all"}, permitted(t)...)
+	cfg := valid()
+	cfg.Timeout, cfg.Username, cfg.Password = 5*time.Second, "exportbridge", "secret"
+	cfg.URL = cursorstore.URL("unix://" + raw.Options().Addr)
+	for _, command := range []string{"get", "set", "del", "pexpire", "hset", "hmget", "hgetall", "hexists", "hdel", "zadd",
+		"zrem", "zscan", "zrangebyscore", "zrevrangebyscore", "time", "evalsha"} {
+		must.Do(t, raw.ACLSetUser(t.Context(), "exportbridge", append(rules, "-"+command)...).Err())
+		if !slices.ContainsFunc(open(t, cfg).Check(t.Context()), func(f cursorstore.Finding) bool {
+			return f.Level == cursorstore.Fail && strings.Contains(f.Hint, "+"+command)
+		}) {
+			t.Errorf("check does not say that %s is not permitted", command)
+		}
+	}
+	for _, key := range must.Get(raw.Keys(t.Context(), "*").Result())(t) {
+		if left := raw.PTTL(t.Context(), key).Val(); left < 0 {
+			t.Errorf("key %s stays for ever", key)
+		}
 	}
 }
 
