@@ -53,31 +53,31 @@ func (c *Config) Open(opts ...kgo.Opt) (*Client, error) {
 
 // Request is kgo's for all but groups. kgo asks only one broker for a group's coordinator:
 // while that broker is down, Request repeats the request, which asks the next one.
-func (c *Client) Request(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
-	resp, err := c.Client.Request(ctx, req)
-	if _, ofGroup := req.(kmsg.GroupCoordinatorRequest); !ofGroup {
-		return resp, err
-	}
-	for range c.cfg.Brokers {
-		if !isDial(err) || ctx.Err() != nil {
-			break
-		}
+func (c *Client) Request(ctx context.Context, req kmsg.Request) (resp kmsg.Response, err error) {
+	_, ofGroup := req.(kmsg.GroupCoordinatorRequest)
+	c.repeat(ctx, func() (again bool) {
 		resp, err = c.Client.Request(ctx, req)
-	}
+		return ofGroup && isDial(err)
+	})
 	return resp, err
 }
 
 // RequestSharded is kgo's, with the repetition of Request.
-func (c *Client) RequestSharded(ctx context.Context, req kmsg.Request) []kgo.ResponseShard {
-	parts := c.Client.RequestSharded(ctx, req)
-	failed := func(p kgo.ResponseShard) bool { return isDial(p.Err) }
-	for range c.cfg.Brokers {
-		if !slices.ContainsFunc(parts, failed) || ctx.Err() != nil {
-			break
-		}
+func (c *Client) RequestSharded(ctx context.Context, req kmsg.Request) (parts []kgo.ResponseShard) {
+	c.repeat(ctx, func() (again bool) {
 		parts = c.Client.RequestSharded(ctx, req)
-	}
+		return slices.ContainsFunc(parts, func(p kgo.ResponseShard) bool { return isDial(p.Err) })
+	})
 	return parts
+}
+
+// repeat asks until each broker had a chance to answer.
+func (c *Client) repeat(ctx context.Context, ask func() (again bool)) {
+	for range len(c.cfg.Brokers) + 1 {
+		if !ask() || ctx.Err() != nil {
+			return
+		}
+	}
 }
 
 func isDial(err error) bool {

@@ -141,32 +141,34 @@ func singleGroups(ctx context.Context, client *kafkaclient.Client, groups []*Gro
 		index[name] = append(index[name], i)
 		found[i].err = fmt.Errorf("the brokers' answer lacks group %s", name)
 	}
+	take := func(name string, r *kmsg.DescribeGroupsResponseGroup, err error) {
+		for _, at := range index[name] {
+			found[at] = singleOf(r, err, groups[at], client)
+		}
+	}
 	for _, part := range client.RequestSharded(ctx, req) {
 		if part.Err != nil {
 			for _, name := range part.Req.(*kmsg.DescribeGroupsRequest).Groups {
-				for _, at := range index[name] {
-					found[at].err = groups[at].unseen(part.Err, client)
-				}
+				take(name, nil, part.Err)
 			}
 			continue
 		}
 		all := part.Resp.(*kmsg.DescribeGroupsResponse).Groups
 		for i := range all {
-			for _, at := range index[all[i].Group] {
-				found[at] = singleOf(&all[i], groups[at], client)
-			}
+			take(all[i].Group, &all[i], kerr.ErrorForCode(all[i].ErrorCode))
 		}
 	}
 	return found
 }
 
-// singleOf returns the state of a group from the brokers' response.
-func singleOf(r *kmsg.DescribeGroupsResponseGroup, g *Group, client *kafkaclient.Client) (s single) {
-	err := kerr.ErrorForCode(r.ErrorCode)
+// singleOf returns the state of a group from the brokers' response, or from its error.
+func singleOf(r *kmsg.DescribeGroupsResponseGroup, err error, g *Group, client *kafkaclient.Client) (s single) {
 	switch {
 	case errors.Is(err, kerr.GroupIDNotFound):
+	case errors.Is(err, kerr.GroupAuthorizationFailed):
+		s.err = g.fault(err, client)
 	case err != nil:
-		s.err = g.unseen(err, client)
+		s.err = fmt.Errorf("describe group %s: %w", g.Name(), err)
 	case len(r.Members) > 0:
 		if s.err = g.strangers(r); s.err != nil {
 			break // nobody runs the stream, or nobody would once the bridges among them have left
@@ -175,12 +177,4 @@ func singleOf(r *kmsg.DescribeGroupsResponseGroup, g *Group, client *kafkaclient
 		s.member = fmt.Sprintf("%s in group %s", m, r.Group)
 	}
 	return s
-}
-
-// unseen returns the error of a group of a single stream that could not be described.
-func (g *Group) unseen(err error, client *kafkaclient.Client) error {
-	if errors.Is(err, kerr.GroupAuthorizationFailed) {
-		return g.fault(err, client)
-	}
-	return fmt.Errorf("describe group %s: %w", g.Name(), err)
 }
