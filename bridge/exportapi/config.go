@@ -2,6 +2,7 @@ package exportapi
 
 import (
 	"cmp"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -13,6 +14,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/linklocal"
+	"exportbridge/bridge/exportapi/internal/nextlink"
 	"exportbridge/bridge/exportapi/internal/transport"
 	"exportbridge/bridge/exportapi/redact"
 	"exportbridge/bridge/seal"
@@ -179,14 +181,15 @@ func (c *Config) endpoints(preset resource) (e endpoints, err error) {
 	return e, err
 }
 
-// FirstURL returns the URL of requests without a cursor, without its query. It is nil if c is
-// not valid.
-func (c *Config) FirstURL() *url.URL {
+// Address returns the host with its port, and the path, of requests without a cursor: several
+// texts can name one. It returns the texts of a c that is not valid.
+func (c *Config) Address() (host, path string) {
 	urls, err := c.endpoints(presets[c.Resource])
 	if err != nil {
-		return nil
+		return c.URL, c.Path
 	}
-	return urls.first
+	u := urls.first
+	return net.JoinHostPort(strings.ToLower(u.Hostname()), nextlink.Port(u)), strings.TrimSuffix(u.EscapedPath(), "/")
 }
 
 func (c *Config) endpoint(variable, path string) (*url.URL, error) {

@@ -37,7 +37,7 @@ func (c *Config) Fingerprint(preset func(variable string) bool) bridge.Fingerpri
 		path += " " + urls.after.EscapedPath()
 	}
 	host := strings.ToLower(u.Host)
-	if u.Port() == map[string]string{"https": "443", "http": "80"}[u.Scheme] {
+	if u.Port() == nextlink.DefaultPort(u) {
 		host = strings.TrimSuffix(host, ":"+u.Port())
 	}
 	auth := c.Scheme + " " + c.authHeader() + c.keyParam()

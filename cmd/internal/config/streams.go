@@ -1,16 +1,12 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
-	"net"
 	"os"
 	"regexp"
 	"slices"
-	"strings"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkagroup"
 )
 
@@ -56,9 +52,9 @@ func (l *loader) checkTwins(streams []Stream, need Uses) {
 	if need&(UsesExport|UsesKafka|WithoutKey) != UsesExport|UsesKafka { // the key is a part of the source
 		return
 	}
-	at := make([]address, len(streams)) // each once: thousands of streams are millions of pairs
+	at := make([]struct{ host, path string }, len(streams)) // each once: thousands of streams are millions of pairs
 	for i := range streams {
-		at[i] = addressOf(&streams[i].Export)
+		at[i].host, at[i].path = streams[i].Export.Address()
 		for j := range streams[:i] {
 			a, b := &streams[j], &streams[i]
 			if at[i].path != at[j].path || !a.sameSource(b, at[i].host == at[j].host) {
@@ -97,18 +93,6 @@ func (st *Stream) sameSource(other *Stream, sameHost bool) bool {
 		slices.Equal(a.OAuth2Params, b.OAuth2Params) &&
 		a.TLSCert == b.TLSCert && a.Headers == b.Headers && a.Params == b.Params &&
 		slices.Equal(slices.Sorted(slices.Values(a.Events)), slices.Sorted(slices.Values(b.Events)))
-}
-
-// address is the host with its port, and the path, of requests. Several texts can name one.
-type address struct{ host, path string }
-
-func addressOf(c *exportapi.Config) address {
-	u := c.FirstURL()
-	if u == nil { // which is a problem of its own
-		return address{c.URL, c.Path}
-	}
-	port := cmp.Or(u.Port(), map[string]string{"https": "443", "http": "80"}[u.Scheme])
-	return address{net.JoinHostPort(strings.ToLower(u.Hostname()), port), strings.TrimSuffix(u.EscapedPath(), "/")}
 }
 
 // Owner returns the name of this process in checkpoints and answers.

@@ -3,6 +3,7 @@
 package nextlink
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -147,16 +148,18 @@ func Below(u *url.URL, path string) bool {
 
 // SameHost reports whether two URLs have the same host and port.
 func SameHost(a, b *url.URL) bool {
-	port := func(u *url.URL) string {
-		switch {
-		case u.Port() != "":
-			return u.Port()
-		case strings.EqualFold(u.Scheme, "http"):
-			return "80"
-		}
-		return "443"
+	return strings.EqualFold(a.Hostname(), b.Hostname()) && Port(a) == Port(b)
+}
+
+// Port returns the port of a URL, also of one that names none.
+func Port(u *url.URL) string { return cmp.Or(u.Port(), DefaultPort(u)) }
+
+// DefaultPort returns the port of a URL that names none.
+func DefaultPort(u *url.URL) string {
+	if strings.EqualFold(u.Scheme, "http") {
+		return "80"
 	}
-	return strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
+	return "443"
 }
 
 // sameTarget reports whether two cursors of next URLs ask for the same page. The order of
