@@ -227,6 +227,7 @@ func TestCountLosses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := newMetrics(bridge.Status{})
+		bridge.Sleep(t.Context(), time.Nanosecond) // streams begin after the process
 		m.CountLosses("events", func() int64 { return 2 })
 		m.CountLosses("users", func() int64 { return 0 })
 		m.CountRefused("events", func() int64 { return 3 })

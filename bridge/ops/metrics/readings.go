@@ -8,9 +8,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// readings is a counter whose values come from other packages. A value is 0 for the first minute
-// of its stream: the first session often finds what it counts, and before the first scrape, whose
-// value rate and increase miss. Its methods may be called concurrently.
+// readings is a counter whose values come from other packages. A series is created with its stream,
+// whose first session often finds what it counts, so that Gather shows 0 for a minute. Its methods
+// may be called concurrently.
 type readings struct {
 	desc *prometheus.Desc
 
@@ -51,10 +51,7 @@ func (r *readings) Collect(out chan<- prometheus.Metric) {
 	all := maps.Clone(r.values) // reading a value may take long
 	r.mu.Unlock()
 	for stream, of := range all {
-		value := 0.0
-		if time.Since(of.began) >= newFor {
-			value = float64(of.value())
-		}
-		out <- prometheus.MustNewConstMetric(r.desc, prometheus.CounterValue, value, stream)
+		out <- prometheus.MustNewConstMetricWithCreatedTimestamp(r.desc, prometheus.CounterValue, float64(of.value()), of.began,
+			stream)
 	}
 }
