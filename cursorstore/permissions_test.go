@@ -1,7 +1,6 @@
 package cursorstore_test
 
 import (
-	"errors"
 	"os"
 	"regexp"
 	"slices"
@@ -24,6 +23,13 @@ func permitted(t *testing.T) []string {
 		t.Fatalf("the documents permit %q, want %s", commands, want)
 	}
 	return commands
+}
+
+// permit makes the ACL user, who may run these commands on the keys of the documents.
+func permit(t *testing.T, raw *redis.Client, commands ...string) {
+	t.Helper()
+	rules := append([]string{"on", ">secret", "resetkeys", "~p:*", "resetchannels", "-@all"}, commands...)
+	must.Do(t, raw.ACLSetUser(t.Context(), "exportbridge", rules...).Err())
 }
 
 // TestPermissions: the user in the documents may do all that the program does, and
@@ -59,9 +65,8 @@ func usePermitted(t *testing.T, allowed []string, cluster bool, used map[string]
 		must.Do(t, raw.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
 		eventually(t, func() error { return raw.Set(t.Context(), "ready", "yes", 0).Err() })
 	}
-	rules := append([]string{"on", ">secret", "resetkeys", "~p:*", "resetchannels", "-@all"}, allowed...)
-	must.Do(t, errors.Join(raw.ACLSetUser(t.Context(), "exportbridge", rules...).Err(),
-		raw.ConfigResetStat(t.Context()).Err()))
+	permit(t, raw, allowed...)
+	must.Do(t, raw.ConfigResetStat(t.Context()).Err())
 	cfg := valid()
 	cfg.Timeout, cfg.Username, cfg.Password, cfg.URL = 5*time.Second, "exportbridge", "secret", cursorstore.URL(url)
 	client := open(t, cfg)
@@ -90,13 +95,13 @@ func TestCheckNeeds(t *testing.T) {
 	needReal(t)
 	raw := redis.NewClient(&redis.Options{Addr: startRedis(t)})
 	defer closes(t, raw)
-	rules := append([]string{"on", ">secret", "resetkeys", "~p:*", "resetchannels", "-@all"}, permitted(t)...)
+	allowed := permitted(t)
 	cfg := valid()
 	cfg.Timeout, cfg.Username, cfg.Password = 5*time.Second, "exportbridge", "secret"
 	cfg.URL = cursorstore.URL("unix://" + raw.Options().Addr)
 	for _, command := range []string{"get", "set", "del", "pexpire", "hset", "hmget", "hgetall", "hexists", "hdel", "zadd",
 		"zrem", "zscan", "zrangebyscore", "zrevrangebyscore", "time", "evalsha"} {
-		must.Do(t, raw.ACLSetUser(t.Context(), "exportbridge", append(rules, "-"+command)...).Err())
+		permit(t, raw, append(allowed, "-"+command)...)
 		if !slices.ContainsFunc(open(t, cfg).Check(t.Context()), func(f cursorstore.Finding) bool {
 			return f.Level == cursorstore.Fail && strings.Contains(f.Hint, "+"+command)
 		}) {
@@ -116,8 +121,7 @@ func TestDenied(t *testing.T) {
 	needReal(t)
 	raw := redis.NewClient(&redis.Options{Addr: startRedis(t)})
 	defer closes(t, raw)
-	rules := append([]string{"on", ">secret", "resetkeys", "~p:*", "resetchannels", "-@all"}, permitted(t)...)
-	must.Do(t, raw.ACLSetUser(t.Context(), "exportbridge", rules...).Err())
+	permit(t, raw, permitted(t)...)
 	for _, line := range []string{
 		"FLUSHALL", "FLUSHDB", "SHUTDOWN", "KEYS *", "CONFIG SET save x", "CONFIG GET requirepass", "CLIENT KILL ID 1",
 		"CLIENT PAUSE 1", "CLIENT LIST", "SCRIPT FLUSH", "SCRIPT KILL",

@@ -67,9 +67,7 @@ func TestForgedCheckpoint(t *testing.T) {
 func TestForgedPlan(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), exactly)
-	jobs := jobsOf(cfg)
-	job, _ := newJob(t, cfg, backfill.Replay, "aaaaaa")
-	put(t, jobs, job)
+	jobs, job := oneJob(t, cfg, backfill.Replay)
 	forged := job
 	forged.State, forged.By = backfill.Cancelled, "forged"
 	produce(t, cfg, &kgo.Record{

@@ -93,6 +93,15 @@ func put(t *testing.T, jobs *streamJobs, job backfill.Job) {
 	must.Get(jobs.change(t.Context(), job.ID, to))(t)
 }
 
+// oneJob commits the only job of a stream.
+func oneJob(t *testing.T, cfg kafkastream.Config, kind backfill.Kind) (*streamJobs, backfill.Job) {
+	t.Helper()
+	jobs := jobsOf(cfg)
+	job, _ := newJob(t, cfg, kind, "aaaaaa")
+	put(t, jobs, job)
+	return jobs, job
+}
+
 // A window's records are the stream's, its checkpoints are its own, and the
 // stream knows nothing of it.
 func TestWindow(t *testing.T) {
@@ -254,9 +263,7 @@ func TestBeginBesideALateBroker(t *testing.T) {
 	t.Parallel()
 	k := kafkatest.Fake(t)
 	cfg := config(t, k.ListenAddrs(), exactly)
-	jobs := jobsOf(cfg)
-	job, _ := newJob(t, cfg, backfill.Backfill, "aaaaaa")
-	put(t, jobs, job)
+	oneJob(t, cfg, backfill.Backfill)
 	var committed atomic.Bool // that the topic exists is known by then
 	k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.EndTxn}, Count: -1, When: func(kmsg.Request) bool {
 		committed.Store(true)
@@ -280,9 +287,7 @@ func TestBeginBesideALateBroker(t *testing.T) {
 func TestWatchJob(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), exactly)
-	jobs := jobsOf(cfg)
-	job, _ := newJob(t, cfg, backfill.Replay, "aaaaaa")
-	put(t, jobs, job)
+	jobs, job := oneJob(t, cfg, backfill.Replay)
 	ctx, cancel := context.WithCancel(kafkatest.Context(t))
 	defer cancel()
 	partition := func(id string) int32 { return kafkasink.CheckpointPartition(cfg.Stream + "." + id) }
@@ -371,9 +376,7 @@ func TestJobsWaitWithinContext(t *testing.T) {
 	t.Parallel()
 	cluster := kafkatest.Fake(t)
 	cfg := config(t, cluster.ListenAddrs(), exactly)
-	jobs := jobsOf(cfg)
-	job, _ := newJob(t, cfg, backfill.Replay, "aaaaaa")
-	put(t, jobs, job)
+	jobs, job := oneJob(t, cfg, backfill.Replay)
 
 	within := func(what string, act func(context.Context) error) {
 		t.Helper()
