@@ -11,7 +11,7 @@ const (
 	NeverRan Reason = "never-ran"
 	// PositionUnknown: the stream was moved and has read no page since.
 	PositionUnknown Reason = "position-unknown"
-	// NotPassed: the range ends after the live position.
+	// NotPassed: the range ends after the live position, or after the API's clock.
 	NotPassed Reason = "not-passed"
 	// NotKept: the range begins before what the topic keeps.
 	NotKept Reason = "not-kept"
@@ -49,7 +49,7 @@ const (
 // has already published stay.
 type RejectedError struct {
 	Reason Reason
-	// Position is the live position for NotPassed, for NotKept a time that is kept for some minutes,
+	// Position is the live position, or the API's time, for NotPassed, for NotKept a time that is kept for some minutes,
 	// in milliseconds since the epoch; 0 if it leaves nothing of the range, and for other
 	// reasons.
 	Position int64

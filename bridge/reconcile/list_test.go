@@ -73,3 +73,41 @@ func TestNumbered(t *testing.T) {
 		}
 	}
 }
+
+// stale answers from a cache, with the Date of long ago.
+type stale struct {
+	*numbered
+	date  time.Time
+	until int64 // ranges that begin before it, in milliseconds since the epoch
+}
+
+func (s stale) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
+	p, err := s.numbered.Fetch(ctx, at)
+	if err == nil && at.Start < s.until {
+		p.ServerTime = s.date
+	}
+	return p, err
+}
+
+// TestRangeNotOver: a range that ends after the API's clock was not read to its end, so that
+// nothing says that it has no missing events. The Date of a check of bounds alone is no clock.
+func TestRangeNotOver(t *testing.T) {
+	inOwnWorld(t, nil, nil, func(t *testing.T, w *world) {
+		list := &numbered{w.ports.Source, bridgetest.List{Size: 4}}
+		for _, i := range items(50) {
+			list.list.Items = append(list.list.Items, bridge.Event{Raw: []byte(i.raw()), ID: []byte(i.id), Time: i.at})
+		}
+		cfg := windows.DefaultConfig()
+		cfg.PageSize, cfg.MaxBytes, cfg.Timeout = 4, 1<<20, time.Minute
+		for date, position := range map[int64]int64{second(-60): 0, second(30): second(30)} {
+			api := stale{list, time.UnixMilli(date), time.Now().Add(24 * time.Hour).UnixMilli()}
+			w.ports.Source, w.ports.Ranges = list, windows.NewRange(api, cfg)
+			if e := w.refused(reconcile.Compare, reconcile.NotPassed); e.Position != position {
+				t.Errorf("position %d, want %d: %v", e.Position, position, e)
+			}
+			api.until = second(-10)
+			w.ports.Ranges = windows.NewRange(api, cfg)
+			want(t, "compared", w.must(reconcile.Compare), counts{API: 50, Missing: 50})
+		}
+	})
+}

@@ -17,6 +17,8 @@ type rangeReader struct {
 	emptyPages int
 	// check returns why a page must not be used.
 	check func(*bridge.Page) error
+	// lists is set if the source lists windows: a page of the end shows a time after the range.
+	lists bool
 	// marksEnd is true once the API is known to mark the end of its results: then
 	// empty pages end no range. cut is set if they ended one.
 	marksEnd, cut bool
@@ -38,7 +40,7 @@ func (r *rangeReader) each(ctx context.Context, from, to int64, visit func(*brid
 			page.Release()
 			return err
 		}
-		next, tail, items := page.Next, page.Tail(), page.Items
+		next, tail, items, shows := page.Next, page.Tail(), page.Items, page.Time()
 		repeats := position.MarkBorder(page, &border)
 		switch {
 		case repeats.Same:
@@ -59,9 +61,14 @@ func (r *rangeReader) each(ctx context.Context, from, to int64, visit func(*brid
 			empty = 0
 			clear(empties)
 		}
-		if err != nil || tail {
-			r.marksEnd = r.marksEnd || tail && next == ""
+		switch {
+		case err != nil:
 			return err
+		case tail && r.lists && shows.Before(time.UnixMilli(to)):
+			return notOver(shows.UnixMilli(), from)
+		case tail:
+			r.marksEnd = r.marksEnd || next == ""
+			return nil
 		}
 		if items > 0 {
 			seen = seen.Add(at.Cursor) // a return to an empty page is no cycle: no event is repeated
@@ -74,4 +81,13 @@ func (r *rangeReader) each(ctx context.Context, from, to int64, visit func(*brid
 		}
 		at.Cursor = next
 	}
+}
+
+// notOver rejects a range of which the source has read nothing after a time, by the API's clock.
+func notOver(at, from int64) error {
+	e := reject(NotPassed, "the range ends after the API's clock, which is at %s", bridge.InstantText(at))
+	if at > from {
+		e.Position = at
+	}
+	return e
 }

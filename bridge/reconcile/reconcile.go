@@ -232,6 +232,7 @@ func Run(ctx context.Context, cfg Config, ports Ports) (*Report, error) {
 		Config: cfg, Ports: ports,
 		pages: rangeReader{
 			source: cmp.Or(ports.Ranges, bridge.Source(ports.Source)), timeout: cfg.FetchTimeout, emptyPages: cfg.EmptyPages,
+			lists: ports.Ranges != nil,
 		},
 		report: Report{
 			Stream: cfg.Stream, Topic: ports.Topic.Topic(), From: cfg.From, To: cfg.To, Topics: countsOf(cfg.Topics),

@@ -166,15 +166,24 @@ func (l *Lister) settled() int64 {
 }
 
 // learn checks once that the API heeds the bounds of a range, and learns the API's time:
-// the first window must not end after it.
+// the first window must not end after it. A cache may answer one of the checks with an old Date.
 func (l *Lister) learn(ctx context.Context, watermark int64) error {
 	if l.learned {
 		return nil
 	}
-	if err := l.cfg.CheckBounds(ctx, l.source, watermark, l.clock.saw); err != nil {
+	var latest clock
+	err := l.cfg.CheckBounds(ctx, l.source, watermark, func(p *bridge.Page) {
+		c := l.clock
+		if c.saw(p); !latest.byAPI || c.byAPI && c.ahead > latest.ahead {
+			latest = c
+		}
+	})
+	if err != nil {
 		return err
 	}
-	l.learned = true
+	if l.learned = true; latest.known {
+		l.clock = latest
+	}
 	switch apart := l.clock.ahead.Abs(); {
 	case l.cfg.Warn == nil:
 	case apart > time.Minute:

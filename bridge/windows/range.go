@@ -70,6 +70,7 @@ func (r *Range) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, er
 // find lists parts from p on until one has items, or the range ends.
 func (r *Range) find(ctx context.Context, at bridge.Position, p place) error {
 	l := r.lister
+	asked := !l.learned
 	if err := l.learn(ctx, p.start); err != nil {
 		return err
 	}
@@ -79,6 +80,12 @@ func (r *Range) find(ctx context.Context, at bridge.Position, p place) error {
 		switch {
 		case err != nil:
 			return err
+		case to <= p.from && !asked: // the last page may have come from a cache
+			l.learned, asked = false, true
+			if err := l.learn(ctx, p.start); err != nil {
+				return err
+			}
+			continue
 		case to <= p.from: // the part is in the future
 			r.pending = append(r.pending, l.page(at, at.Cursor, at.Cursor, l.clock.now().UnixMilli()))
 			return nil

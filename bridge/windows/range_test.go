@@ -242,3 +242,26 @@ func TestRangeEndsByOneClock(t *testing.T) {
 		})
 	}
 }
+
+// TestRangeWrongDate: one page with an old Date, as of a cache, does not hold a range up.
+func TestRangeWrongDate(t *testing.T) {
+	for wrong := 1; wrong < 8; wrong++ {
+		synctest.Test(t, func(t *testing.T) {
+			l, now := &list{page: 20}, time.Now()
+			l.add(30, now.Add(-3*time.Hour), 6*time.Minute)
+			l.fail = func() error {
+				if l.ahead = 0; l.requests == wrong {
+					l.ahead = -24 * time.Hour
+				}
+				return nil
+			}
+			cfg := settings(time.Minute)
+			cfg.PageSize = 20
+			x := &rangeReader{t: t, rng: rand.New(rand.NewPCG(1, 4)), list: l, cfg: cfg, crash: 1000, got: make(map[string]int)}
+			x.read(bridge.Position{Start: now.Add(-3 * time.Hour).UnixMilli(), End: now.UnixMilli(), Window: true})
+			if took := time.Since(now); len(x.got) != 30 || x.wrong != "" || took > time.Minute {
+				t.Errorf("request %d: %d items of 30 in %s, %s", wrong, len(x.got), took, x.wrong)
+			}
+		})
+	}
+}
