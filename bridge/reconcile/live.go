@@ -117,7 +117,10 @@ func (c *comparison) checkSource(page *bridge.Page) error {
 	if err := c.start.Source.Conflict(page.Source); err != nil {
 		return reject(OtherSource, "%v", err)
 	}
-	if c.asOf = page.ServerTime; c.asOf.IsZero() && c.Mode != Compare {
+	if page.ServerTime.After(c.asOf) { // the next page may come from a server whose clock is behind
+		c.asOf = page.ServerTime
+	}
+	if page.ServerTime.IsZero() && c.Mode != Compare {
 		return reject(NoServerTime, "the API sends no Date header: "+
 			"without its clock nothing shows which events the stream may still publish")
 	}

@@ -221,7 +221,7 @@ type comparison struct {
 	start  bridge.Checkpoint  // the live stream when Run began
 	repair *repairer          // nil in the mode Compare
 	kept   []kafkaclient.Kept // what the topics keep, as last asked
-	asOf   time.Time          // the API's clock at the last page
+	asOf   time.Time          // the latest time of the API's clock
 	report Report
 }
 
