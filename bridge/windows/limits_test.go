@@ -448,3 +448,50 @@ func TestEqualItemsInNumberedPages(t *testing.T) {
 		}
 	})
 }
+
+// endless is a list whose last page names a next one for ever, each time by a new cursor.
+type endless struct{ *list }
+
+func (e endless) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
+	own := at
+	own.Cursor, _, _ = strings.Cut(at.Cursor, "!")
+	p, err := e.list.Fetch(ctx, own)
+	if err != nil {
+		return nil, err
+	}
+	if p.At = at; p.Next == "" {
+		p.Next = fmt.Sprintf("%s!%d", own.Cursor, e.requests)
+	}
+	return p, nil
+}
+
+// TestEndless: a list that repeats its last page for ever does not end. The stream says so, and
+// publishes no item twice.
+func TestEndless(t *testing.T) {
+	for _, items := range []int{1, 3, 11, 13} {
+		for _, noIDs := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				at := time.Now()
+				l := &list{page: 5, noIDs: noIDs}
+				l.add(items, at, time.Second)
+				bridge.Sleep(t.Context(), time.Minute)
+				cfg := settings(time.Second)
+				cfg.MaxBytes = 20_000
+				x := begin(t, at.Add(-time.Minute), l, cfg)
+				x.lister = windows.New(endless{l}, cfg)
+				l.fail = func() error {
+					if l.requests > 20_000 {
+						t.Fatal("the listing has no end")
+					}
+					return nil
+				}
+				class, word := bridge.Malformed, "cursor-ignored"
+				if items%l.page == 1 && !noIDs { // an API may begin each page with the item of the cursor
+					class, word = bridge.Permanent, "EXPORT_MORE_FIELD"
+				}
+				wantFault(t, x.block(), class, word)
+				x.want(0)
+			})
+		}
+	}
+}

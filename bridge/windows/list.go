@@ -164,11 +164,9 @@ func (l *Lister) read(ctx context.Context, c *collector, from, to int64) (got li
 	numbers := numbering{size: l.cfg.PageSize, most: l.largest}
 	for empties := 0; ; {
 		p, err := l.request(ctx, at)
-		if l.cfg.Numbered && (err == nil || !l.cfg.EndExplicit) && numbers.ended(p, err) {
-			if p != nil {
-				p.Release()
-			}
-			return got, l.numberless(got.items)
+		over := (err == nil || l.cfg.Numbered && !l.cfg.EndExplicit) && numbers.ended(p, err)
+		if over && (l.cfg.Numbered || !p.Tail() && (p.Items > 1 || p.Events[0].ID == nil)) {
+			return got, l.repeated(p, got.items)
 		}
 		if err != nil {
 			return got, err
@@ -208,9 +206,7 @@ func (l *Lister) read(ctx context.Context, c *collector, from, to int64) (got li
 				"the listing does not end: %d pages in a row have no items, or the same, and name a next one", empties)
 		}
 		if _, was := visited[next]; was {
-			return got, &bridge.Fault{Class: bridge.Malformed, Code: "cycle", Reason: bridge.ReasonCycle,
-				HintCode: bridge.HintCursorIgnored,
-				Err:      fmt.Errorf("the listing leads back to cursor %s", bridge.CursorHash(next))}
+			return got, circles("the listing leads back to cursor %s", bridge.CursorHash(next))
 		}
 		visited[next] = struct{}{}
 		at.Cursor = next
@@ -280,11 +276,23 @@ func keysOf(p *bridge.Page) map[bridge.ItemKey]struct{} {
 	return keys
 }
 
-// numberless returns an error if a listing may go on although its last page was repeated,
-// or its next number was rejected. An API that has listed no other page may ignore numbers:
-// a full first page may then hide more items.
-func (l *Lister) numberless(items int) error {
+// circles is the fault of a listing that has no end.
+func circles(format string, args ...any) error {
+	return &bridge.Fault{Class: bridge.Malformed, Code: "cycle", Reason: bridge.ReasonCycle,
+		HintCode: bridge.HintCursorIgnored, Err: fmt.Errorf(format, args...)}
+}
+
+// repeated ends a listing whose last page was repeated, or whose next number was rejected: p is then
+// nil. It returns an error if the listing may go on. A cursor never leads to the same items again. An
+// API that has listed no other page may ignore numbers: a full first page may then hide more items.
+func (l *Lister) repeated(p *bridge.Page, items int) error {
+	if p != nil {
+		defer p.Release()
+	}
 	switch {
+	case !l.cfg.Numbered:
+		return circles("the page at cursor %s has the same %d items as the page before, and names a next one",
+			bridge.CursorHash(p.At.Cursor), p.Items)
 	case l.cfg.EndExplicit: // the page has said that more items follow
 		return errMoved
 	case !l.paged && items >= l.cfg.PageSize || l.cutsAt(items):
@@ -296,7 +304,7 @@ func (l *Lister) numberless(items int) error {
 	return nil
 }
 
-// numbering finds the end of numbered pages.
+// numbering finds the end of numbered pages, and pages that are repeated.
 type numbering struct {
 	size  int                         // the requested size of a page
 	pages int                         // so far
