@@ -64,6 +64,7 @@ const (
 const (
 	HintDeadLetters    Hint = "dead-letters"       // inspect the dead letters
 	HintEmptyEnd       Hint = "empty-end"          // raise the number of empty pages, or configure the end mark
+	HintEndless        Hint = "endless"            // configure the end mark, or that there is none
 	HintFullPage       Hint = "full-page"          // find out whether more items follow
 	HintGap            Hint = "gap"                // find the missing events, then reset
 	HintKeyless        Hint = "keyless"            // correct the pointer, or choose no key
@@ -80,11 +81,10 @@ const (
 var Hints = []Hint{
 	HintAhead, HintCheckpointBehind, HintCheckpointLost, HintCursorBeside, HintCursorForm, HintCursorIgnored,
 	HintCursorRejected, HintCursorSuspect, HintCursorTooLong, HintCutOff, HintCycle, HintFollow, HintForeign, HintLookBack,
-	HintMapping, HintOrigin,
-	HintOtherStart, HintOtherTopic, HintOverdue, HintOwned, HintOwner, HintPageFails, HintRequest, HintResume, HintSource, HintTail,
-	HintTopicLost, HintTwoHistories, HintWatermark,
+	HintMapping, HintOrigin, HintOtherStart, HintOtherTopic, HintOverdue, HintOwned, HintOwner, HintPageFails,
+	HintRequest, HintResume, HintSource, HintTail, HintTopicLost, HintTwoHistories, HintWatermark,
 	HintCheckpointTopicLost, HintCheckpointTopicMissing, HintCheckpointUnknown, HintMissingGrants, HintOverlapTooLong,
 	HintTopicMissing, HintTopicVanished,
-	HintDeadLetters, HintEmptyEnd, HintFullPage, HintGap, HintKeyless, HintNoPosition, HintOverlapRepeats,
+	HintDeadLetters, HintEmptyEnd, HintEndless, HintFullPage, HintGap, HintKeyless, HintNoPosition, HintOverlapRepeats,
 	HintSharedID, HintStartLater, HintMaxEvents, HintUntil, HintUntilBefore,
 }

@@ -126,6 +126,7 @@ func (f *follower) finish(last bool) {
 	case limits.Once && !f.at.KnowsEnd(&f.e.rules) && f.at.Empty.Empties >= f.e.cfg.EmptyPages:
 		f.run.end(f.e, "drained", f.at.Empty.Empties)
 	case f.at.Continues(&f.e.rules):
+		f.run.doubtEmpties(f.e, f.at.Empty.Empties)
 		f.schedule.due = time.Now().Add(f.at.Empty.Wait(f.e.cfg.PollInterval))
 		f.setState(bridge.StateRunning, nil)
 	default:

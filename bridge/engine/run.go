@@ -20,6 +20,19 @@ type run struct {
 	sharedLogged      time.Time // the last warning about items with one id
 	keylessLogged     bool      // the warning that no event has a key was logged
 	fullLogged        time.Time // the last warning about a full last page
+	emptyLogged       bool      // the warning about these empty pages in a row was logged
+}
+
+// manyEmpties is the number of empty pages in a row that may hide the end of the results.
+const manyEmpties = 2000
+
+// doubtEmpties warns of many empty pages in a row.
+func (r *run) doubtEmpties(e *Engine, empties int) {
+	if empties >= manyEmpties && !r.emptyLogged {
+		e.log.Warn("empty pages in a row name a next one: the results may have ended", "empty_pages", empties,
+			"hint", e.cfg.words(bridge.HintEndless))
+	}
+	r.emptyLogged = empties >= manyEmpties
 }
 
 // heartbeatDue returns when the next heartbeat of a stream is due. moved is set if the cursor

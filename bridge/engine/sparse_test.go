@@ -273,6 +273,24 @@ func TestEmptyPagesEnd(t *testing.T) {
 	}
 }
 
+// TestEmptyForEver: an API that marks its end elsewhere names a next page for ever. The log says so, once,
+// and what to set.
+func TestEmptyForEver(t *testing.T) {
+	bubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) {
+		n := 0
+		r.source.Serve(sparse(4, func(string) string {
+			n++
+			return fmt.Sprint("f", n)
+		}))
+		r.cfg.MarksEnd = true
+		r.cfg.Origin.Start, r.cfg.Origin.End = 1, time.Now().UnixMilli()
+		r.startFor(time.Minute)
+		r.wantLogged("the results may have ended", 0)
+		r.after(8 * time.Minute)
+		r.wantLogged("the results may have ended", 1)
+	})
+}
+
 // turnCursor hands out two cursors in turn.
 func turnCursor(c string) string {
 	if c == "f" {

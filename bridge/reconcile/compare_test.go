@@ -302,6 +302,23 @@ func TestWindowCircles(t *testing.T) {
 	}
 }
 
+// TestWindowForEver: a range that never ends, of an API that has marked its end elsewhere, is an error.
+func TestWindowForEver(t *testing.T) {
+	inOwnWorld(t, nil, nil, func(t *testing.T, w *world) {
+		w.live.trail[0].MarksEnd = true
+		w.source.Serve(func(at bridge.Position) bridgetest.Answer {
+			n := 0
+			if fmt.Sscanf(at.Cursor, "e%d", &n); n > 20_000 {
+				t.Fatal("the range has no end")
+			}
+			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[],"nextCursor":"e%d"}`, n+1)}
+		})
+		if err := w.refused(reconcile.Compare, reconcile.Endless); !strings.Contains(err.Error(), "10000 pages in a row") {
+			t.Error(err)
+		}
+	})
+}
+
 // TestInclusivePages: pages that begin with the item that ended the one before, with a
 // fresh cursor at the end too, list each event once.
 func TestInclusivePages(t *testing.T) {

@@ -43,6 +43,8 @@ const (
 	OtherRoutes Reason = "other-routes"
 	// CursorCycle: the API returned a cursor of the range again.
 	CursorCycle Reason = "cursor-cycle"
+	// Endless: the API named a next page on very many empty pages in a row.
+	Endless Reason = "endless"
 )
 
 // RejectedError means that a comparison or a repair was rejected. Events that the repair

@@ -9,6 +9,9 @@ import (
 	"exportbridge/bridge/internal/pageread"
 )
 
+// maxEmpties is how many empty pages in a row a range may have. A window that is listed may have fewer.
+const maxEmpties = 10_000
+
 // rangeReader reads past ranges of the export.
 type rangeReader struct {
 	source  bridge.Source
@@ -75,6 +78,9 @@ func (r *rangeReader) each(ctx context.Context, from, to int64, visit func(*brid
 		} else if empties[at.Cursor] = true; empty >= r.emptyPages && (empties[next] || !r.marksEnd) {
 			r.cut = r.cut || !empties[next] // a return to an empty page is the end: nothing lies between
 			return nil
+		}
+		if empty >= maxEmpties {
+			return reject(Endless, "the range does not end: %d pages in a row have no items and name a next one", empty)
 		}
 		if seen.Has(next) {
 			return reject(CursorCycle, "cursor cycle: the API returned cursor %s again", bridge.CursorHash(next))

@@ -56,6 +56,8 @@ var EngineHints = map[bridge.Hint]string{
 	bridge.HintDeadLetters: "inspect them: exportbridge tail --dlq",
 	bridge.HintEmptyEnd: "raise EXPORT_EMPTY_PAGES above the pages in a row that a filter can leave empty, or " +
 		"set EXPORT_MORE_FIELD if a member of the page marks the end, then repeat the command",
+	bridge.HintEndless: "set EXPORT_MORE_FIELD, or EXPORT_CURSOR_FIELD, to what marks the end of the results; if the " +
+		"API marks none there, unset EXPORT_MORE_FIELD: EXPORT_EMPTY_PAGES then end a bounded run or range",
 	bridge.HintForeign: "choose another CURSOR_PREFIX or stream name, or upgrade exportbridge: the store holds " +
 		"other data under this name, which is not overwritten",
 	bridge.HintLookBack: "raise retention.ms of the topic; to continue: exportbridge cursor reset --to-datetime TIME " +
