@@ -88,6 +88,11 @@ func (e *Engine) previousCursor(ctx context.Context, was bridge.Checkpoint,
 			strings.Join(other, ", "))
 		return bridge.Checkpoint{}, nil
 	}
+	// A reset, which begins an epoch, may have accepted another list.
+	if before.Epoch != was.Epoch && was.Origin.Request.Known() && !before.Origin.Request.Known() {
+		fault.Err = fmt.Errorf("%w; nothing is known of the request of the previous cursor, from before a reset", fault.Err)
+		return bridge.Checkpoint{}, nil
+	}
 	return before, nil
 }
 

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -410,6 +411,40 @@ func TestApplyElsewhereFirst(t *testing.T) {
 			r.follow(25, time.Minute)
 			r.wantIdleAfter(0)
 			r.wantRequest(r.cfg.Origin.Request)
+		})
+	}
+}
+
+// TestPreviousOfUnknownRequest: a cursor from before a reset that accepted another list may be of the
+// list before, if nothing is known of its request.
+func TestPreviousOfUnknownRequest(t *testing.T) {
+	t.Parallel()
+	for _, moved := range []bool{false, true} {
+		exactRow(t, fmt.Sprint("moved: ", moved), bridgetest.Export{}, func(r *harness) {
+			r.ran(25, 5*time.Second)
+			r.cfg.Origin.Request = request("a", "one")
+			r.ran(0, time.Minute)
+			r.wantRequest(r.cfg.Origin.Request)
+			want, state := bridge.StateIdle, bridge.Reason("")
+			if moved {
+				want, state = bridge.StateBlocked, bridge.ReasonCursor
+				r.cfg.Origin.Request = request("a", "two")
+			}
+			r.startRecovering("previous")
+			r.after(time.Minute)
+			at := r.store.Checkpoint()
+			if moved {
+				r.applied(r.accept("r1", stay(at), r.cfg.Origin.Request.Digest()))
+				r.after(time.Minute)
+			}
+			r.wantRequest(r.cfg.Origin.Request)
+			r.expire(at.Cursor, func(to bridge.Position) bool { return to.Cursor != "" && to.Cursor != at.Cursor })
+			r.source.Grow(3)
+			r.after(5 * time.Minute)
+			r.wantState(want, state)
+			if s := r.bridge.Status(); moved && !strings.Contains(s.Error, "nothing is known of the request of the previous cursor") {
+				r.t.Error(s.Error)
+			}
 		})
 	}
 }
