@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"exportbridge/bridge"
@@ -138,20 +139,44 @@ func (s *sampler) follow(ctx context.Context, at bridge.Position, first *exporta
 		return []finding{f, s.ranges(ctx, first.Items)}
 	}
 	found := []finding{fine("second page read by the first one's cursor, " + cli.Counted(len(second.Items), "item"))}
-	if n, ids := second.Border(first); n > 0 {
-		text := "pages overlap: the second one lists " + cli.Counted(n, "item") + " of the first one again"
-		f := info(text + ", which the bridge drops")
-		if !ids {
-			f = warn(text+"; without ids they are published twice", "set EXPORT_ITEM_ID to where the id of an item is")
-		}
-		found = append(found, f)
-	}
+	found = append(found, s.border(first, &second)...)
 	found = append(found, capped(first, &second, export)...)
 	if more := s.numbers(ctx, at, first, &second); len(more) > 0 {
 		return append(found, more...)
 	}
 	found = append(found, s.ends(ctx, at, first, &second)...)
 	return append(found, s.form(ctx, *first, second)...)
+}
+
+// border reports whether the second page begins with items of the first one, or may leave out some
+// between the two.
+func (s *sampler) border(first, second *exportapi.Sample) []finding {
+	n, ids := second.Border(first)
+	switch text := "pages overlap: the second one lists " + cli.Counted(n, "item") + " of the first one again"; {
+	case n > 0 && ids:
+		return []finding{info(text + ", which the bridge drops")}
+	case n > 0:
+		return []finding{warn(text+"; without ids they are published twice",
+			"set EXPORT_ITEM_ID to where the id of an item is")}
+	case !isTimeOf(first.Next, first.Items[max(0, len(first.Items)-1):]):
+		return nil
+	}
+	f := warn("the cursor is the time of the last item, and the second page begins after it: "+
+		"items of the same time behind it are left out", "set EXPORT_CURSOR_FIELD to a cursor that no two items share")
+	if !s.st.Windows.Windows() {
+		f.Hint += "; if the API has none, set EXPORT_FOLLOW=windows, which lists recent times again"
+	}
+	return []finding{f}
+}
+
+// isTimeOf reports whether a cursor is the time of one of the items, in a usual unit.
+func isTimeOf(cursor string, items []exportapi.SampledItem) bool {
+	n, errNumber := strconv.ParseInt(cursor, 10, 64)
+	at, errTime := time.Parse(time.RFC3339, cursor)
+	return slices.ContainsFunc(timesOf(items), func(ms int64) bool {
+		return errTime == nil && at.UnixMilli() == ms ||
+			errNumber == nil && n != 0 && slices.Contains([]int64{ms, ms / 1000, ms * 1000}, n)
+	})
 }
 
 // bounds checks that the API takes the bounds of a range, which windows require.
