@@ -319,6 +319,41 @@ func TestWindowForEver(t *testing.T) {
 	})
 }
 
+// TestCutOff: an API that lists at most a page of a range, and names no next one, is asked for shorter
+// ranges, down to a millisecond.
+func TestCutOff(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		apart int64 // ms between two items
+		more  bool  // a member says that nothing follows
+		api   int64
+	}{"in seconds": {1000, false, 50}, "in one millisecond": {0, false, 0}, "that says so": {1000, true, 4}} {
+		t.Run(name, func(t *testing.T) {
+			all := items(50)
+			for i := range all {
+				all[i].at = second(0) + int64(i)*test.apart
+			}
+			inOwnWorld(t, nil, nil, func(t *testing.T, w *world) {
+				w.cfg.PageSize, w.cfg.EndExplicit = 4, test.more
+				w.source.Serve(func(at bridge.Position) bridgetest.Answer {
+					var listed []string
+					for _, i := range all {
+						if i.at >= at.Start && i.at < at.End && len(listed) < 4 {
+							listed = append(listed, i.raw())
+						}
+					}
+					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s]}`, strings.Join(listed, ","))}
+				})
+				if test.api == 0 {
+					w.refused(reconcile.Compare, reconcile.CutOff)
+					return
+				}
+				want(t, "compared", w.must(reconcile.Compare), counts{API: test.api, Missing: test.api})
+			})
+		})
+	}
+}
+
 // TestInclusivePages: pages that begin with the item that ended the one before, with a
 // fresh cursor at the end too, list each event once.
 func TestInclusivePages(t *testing.T) {

@@ -43,6 +43,8 @@ const (
 	OtherRoutes Reason = "other-routes"
 	// CursorCycle: the API returned a cursor of the range again.
 	CursorCycle Reason = "cursor-cycle"
+	// CutOff: a full page of a range that cannot be shorter names no next one.
+	CutOff Reason = "cut-off"
 	// Endless: the API named a next page on very many empty pages in a row.
 	Endless Reason = "endless"
 )

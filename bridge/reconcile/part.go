@@ -17,7 +17,7 @@ import (
 	"exportbridge/bridge/kafkarecord"
 )
 
-// errTooMany means that a part of the range has more events than Config.Batch.
+// errTooMany means that a part of the range has more events than Config.Batch, or than the API lists.
 var errTooMany = errors.New("too many events at once")
 
 // eventName identifies an event: 16 bytes of the SHA-256 of its record id.

@@ -20,6 +20,9 @@ type rangeReader struct {
 	emptyPages int
 	// check returns why a page must not be used.
 	check func(*bridge.Page) error
+	// pageSize and endExplicit are those of Config. paged is set once a page has named a next one.
+	pageSize           int
+	endExplicit, paged bool
 	// lists is set if the source lists windows: a page of the end shows a time after the range.
 	lists bool
 	// marksEnd is true once the API is known to mark the end of its results: then
@@ -69,10 +72,16 @@ func (r *rangeReader) each(ctx context.Context, from, to int64, visit func(*brid
 			return err
 		case tail && r.lists && shows.Before(time.UnixMilli(to)):
 			return notOver(shows.UnixMilli(), from)
+		case tail && r.mayBeCutOff(next, items) && to-from > 1:
+			return errTooMany
+		case tail && r.mayBeCutOff(next, items):
+			return reject(CutOff, "a full page of %d items of the millisecond %s names no next one: more events may follow",
+				items, bridge.InstantText(from))
 		case tail:
 			r.marksEnd = r.marksEnd || next == ""
 			return nil
 		}
+		r.paged = true
 		if items > 0 {
 			seen = seen.Add(at.Cursor) // a return to an empty page is no cycle: no event is repeated
 		} else if empties[at.Cursor] = true; empty >= r.emptyPages && (empties[next] || !r.marksEnd) {
@@ -87,6 +96,12 @@ func (r *rangeReader) each(ctx context.Context, from, to int64, visit func(*brid
 		}
 		at.Cursor = next
 	}
+}
+
+// mayBeCutOff reports whether the API may hold back items after the last page. It has not named another
+// page so far. The end of a list that is read by windows is proven.
+func (r *rangeReader) mayBeCutOff(next string, items int) bool {
+	return !r.lists && !r.paged && r.pageSize > 0 && items > 1 && items >= r.pageSize && (next != "" || !r.endExplicit)
 }
 
 // notOver rejects a range of which the source has read nothing after a time, by the API's clock.

@@ -49,6 +49,10 @@ type Config struct {
 	LateThreshold time.Duration
 	// EmptyPages in a row end the range; see engine.Config.
 	EmptyPages int
+	// PageSize is the number of items of a full page, 0 if unknown. EndExplicit is set if a page says
+	// whether more pages follow; see engine.Config.
+	PageSize    int
+	EndExplicit bool
 	// FetchTimeout is how long a call of the Source may take; see engine.Config.
 	FetchTimeout time.Duration
 	// Unmarked is set if the stream's records have no headers: all records that name no
@@ -232,7 +236,7 @@ func Run(ctx context.Context, cfg Config, ports Ports) (*Report, error) {
 		Config: cfg, Ports: ports,
 		pages: rangeReader{
 			source: cmp.Or(ports.Ranges, bridge.Source(ports.Source)), timeout: cfg.FetchTimeout, emptyPages: cfg.EmptyPages,
-			lists: ports.Ranges != nil,
+			lists: ports.Ranges != nil, pageSize: cfg.PageSize, endExplicit: cfg.EndExplicit,
 		},
 		report: Report{
 			Stream: cfg.Stream, Topic: ports.Topic.Topic(), From: cfg.From, To: cfg.To, Topics: countsOf(cfg.Topics),
@@ -270,8 +274,8 @@ func Run(ctx context.Context, cfg Config, ports Ports) (*Report, error) {
 	return &c.report, nil
 }
 
-// run compares the range part by part. It halves a part with too many events. Later parts
-// grow again.
+// run compares the range part by part. It halves a part with too many events, also if the API cuts it
+// off. Later parts grow again.
 func (c *comparison) run(ctx context.Context) error {
 	width := c.To - c.From
 	for begin := c.From; begin < c.To; {

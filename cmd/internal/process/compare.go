@@ -72,6 +72,7 @@ func (c *Comparison) Run(ctx context.Context, cfg reconcile.Config) (*reconcile.
 	st := c.Stream
 	cfg.Stream, cfg.Origin, cfg.EmptyPages = st.Name, st.Engine.Origin, st.Engine.EmptyPages
 	cfg.FetchTimeout, cfg.Unmarked = st.Engine.FetchTimeout, st.Kafka.Headers == "none"
+	cfg.PageSize, cfg.EndExplicit = st.Engine.PageSize, st.Engine.EndExplicit
 	cfg.Redacted, cfg.Routes = st.Kafka.Redacted, st.Export.Routes.Text
 	topics := st.Kafka.Topics()
 	if all := topics.OfEvents(); len(all) > 1 {

@@ -23,7 +23,8 @@ func TestVerifyErrors(t *testing.T) {
 		reconcile.BackfillOpen: cli.ExitFailed, reconcile.StreamPaused: cli.ExitFailed,
 		reconcile.NotRunning: cli.ExitFailed, reconcile.NotAtEnd: cli.ExitFailed,
 		reconcile.Moved: cli.ExitFailed, reconcile.TopicMade: cli.ExitFailed, reconcile.UnknownMark: cli.ExitFailed,
-		reconcile.CursorCycle: cli.ExitFailed, reconcile.Endless: cli.ExitFailed, reconcile.OtherRules: cli.ExitFailed,
+		reconcile.CursorCycle: cli.ExitFailed, reconcile.Endless: cli.ExitFailed,
+		reconcile.CutOff: cli.ExitFailed, reconcile.OtherRules: cli.ExitFailed,
 	} {
 		refused := &reconcile.RejectedError{Reason: why, Backfill: "k3xq7a"}
 		exit, ok := errors.AsType[*cli.Error](verifyError(refused))
