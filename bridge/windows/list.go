@@ -63,7 +63,7 @@ func (l *Lister) complete(ctx context.Context, w window) (*collector, error) {
 	}
 	return nil, &bridge.Fault{Class: bridge.Transient, Code: "window",
 		Hint: "if the list is at rest, check EXPORT_CURSOR_PARAM and EXPORT_CURSOR_FIRST, " +
-			"and that EXPORT_PARAMS asks for a fixed order",
+			"and that EXPORT_PARAMS asks for a fixed order; unset EXPORT_MORE_FIELD if it never ends the pages",
 		Err: fmt.Errorf("the list moves while it is read: of %d listings no two in a row had the same items", maxListings)}
 }
 
