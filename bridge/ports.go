@@ -96,9 +96,9 @@ type Sink interface {
 	// means that a topic has lost the end of its log during the session.
 	Publish(ctx context.Context, b Batch) (Receipt, error)
 	// Topics asks the server for the session's topics: the event topic first, then the
-	// dead-letter topic if there is one. The session publishes to these topics only.
-	// From here on, publishing to a topic that was recreated under the same name fails
-	// before anything is visible there. After any error the session is over.
+	// dead-letter topic if any. The session publishes to these only. From here on, publishing
+	// to a topic recreated under the same name fails before anything is visible there. A
+	// second call has no answer of a former leader. After any error the session is over.
 	Topics(ctx context.Context) ([]TopicState, error)
 	// Holds reports whether the topic has any record of this stream. The engine calls
 	// it only if no checkpoint is found anywhere. An answer that is not known in time

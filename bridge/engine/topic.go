@@ -9,9 +9,13 @@ import (
 )
 
 // checkTopics compares the topics with the checkpoint before events are published to them.
-// An operator's reset accepts the topics as they are.
+// An operator's reset accepts the topics as they are. A loss counts if the session finds it
+// twice: the first answer may be that of a former leader.
 func (s *stream) checkTopics(ctx context.Context) error {
 	found, err := s.session.findTopics(ctx)
+	if err == nil && bridge.TopicsLost(s.committed.Checkpoint, found) != nil {
+		found, err = s.session.findTopics(ctx)
+	}
 	if err != nil {
 		return err
 	}

@@ -231,11 +231,7 @@ var errAnother = errors.New("the topic was recreated")
 
 // look loads the topic's id and the leaders of its partitions.
 func (l *Log) look(ctx context.Context) error {
-	req := kmsg.NewPtrMetadataRequest()
-	t := kmsg.NewMetadataRequestTopic()
-	t.Topic = &l.name
-	req.Topics = append(req.Topics, t)
-	resp, err := req.RequestWith(ctx, l.client)
+	resp, err := metadataRequest([]string{l.name}).RequestWith(ctx, l.client)
 	if err != nil {
 		return fmt.Errorf("describe topic %s: %w", l.name, err)
 	}

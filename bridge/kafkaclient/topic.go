@@ -156,13 +156,8 @@ func (c *Client) Identify(ctx context.Context, names ...string) ([]Topic, error)
 	if len(names) == 0 {
 		return nil, nil // a request without names asks for every topic of the cluster
 	}
-	req := kmsg.NewPtrMetadataRequest()
+	req := metadataRequest(names)
 	req.IncludeTopicAuthorizedOperations = true
-	for _, name := range names {
-		t := kmsg.NewMetadataRequestTopic()
-		t.Topic = new(name)
-		req.Topics = append(req.Topics, t)
-	}
 	resp, err := req.RequestWith(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("describe topics: %w", err)
@@ -190,6 +185,16 @@ func (c *Client) Identify(ctx context.Context, names ...string) ([]Topic, error)
 		states = append(states, state)
 	}
 	return states, nil
+}
+
+func metadataRequest(names []string) *kmsg.MetadataRequest {
+	req := kmsg.NewPtrMetadataRequest()
+	for _, name := range names {
+		t := kmsg.NewMetadataRequestTopic()
+		t.Topic = new(name)
+		req.Topics = append(req.Topics, t)
+	}
+	return req
 }
 
 // readSettings reads the configurations of the topics that exist. Unreadable

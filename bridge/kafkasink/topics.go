@@ -116,8 +116,14 @@ func (t *topics) same(found []kafkaclient.Topic) error {
 	return nil
 }
 
-// measure reads the bounds of the topics of events and dead letters.
+// measure reads the bounds of the topics of events and dead letters. A second call doubts the
+// answer of the first.
 func (t *topics) measure(ctx context.Context) error {
+	if t.measured {
+		if err := t.client.AgreeOnLeaders(ctx, namesOf(t.Published())...); err != nil {
+			return err
+		}
+	}
 	if err := t.identify(ctx); err != nil {
 		return err
 	}

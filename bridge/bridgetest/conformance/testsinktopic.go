@@ -27,6 +27,9 @@ func sinkTopics(t *testing.T, f SinkFixture) {
 	if after.ID != before[0].ID || after.Partitions != before[0].Partitions || after.End < 3*events {
 		t.Errorf("a new session finds %+v, want %+v with at least %d records", after, before[0], 3*events)
 	}
+	if again := topicsOf(t, s)[0]; again != after {
+		t.Errorf("a second look finds %+v, want %+v", again, after)
+	}
 }
 
 // sinkRecreated recreates the topic at both moments at which a session cannot have noticed:
