@@ -91,18 +91,44 @@ func TestClusterWithoutNode(t *testing.T) {
 type member struct {
 	*server
 	polls atomic.Int64 // how often the server was asked for a request
+	moved atomic.Bool  // the server sends readers of checkpoints to the next one
+}
+
+// TestClusterNotAgreed: during a fail-over, nodes may send a client to each other. That passes,
+// and no setting is wrong.
+func TestClusterNotAgreed(t *testing.T) {
+	t.Parallel()
+	one, other := &member{server: embedded(t)}, &member{server: embedded(t)}
+	announce(t, one, other)
+	cfg := one.space(t).config()
+	cfg.URL = cursorstore.URL("redis://" + one.Addr() + "," + other.Addr())
+	s := open(t, cfg).Stream(stream)
+	one.moved.Store(true)
+	other.moved.Store(true)
+	_, err := s.Load(t.Context())
+	if f := bridge.FaultOf(err); f.Class != bridge.Transient || f.Code != "moved" {
+		t.Errorf("%+v", f)
+	}
+	one.moved.Store(false)
+	other.moved.Store(false)
+	_, err = s.Load(t.Context())
+	must.Be(t, err, bridge.ErrNoCheckpoint)
 }
 
 // announce has the servers say that each has its share of the slots.
 func announce(t *testing.T, servers ...*member) {
 	t.Helper()
 	share := 16384 / len(servers)
-	for _, s := range servers {
+	for i, s := range servers {
+		next := servers[(i+1)%len(servers)].Addr()
 		s.mini.Server().SetPreHook(func(c *miniserver.Peer, name string, args ...string) bool {
 			switch {
 			case name == "HEXISTS":
 				s.polls.Add(1)
 				return false
+			case name == "HGETALL" && s.moved.Load():
+				c.WriteError("MOVED 1 " + next)
+				return true
 			case name != "CLUSTER" || args[0] != "slots":
 				return false
 			}

@@ -89,6 +89,10 @@ func (c *Client) explain(err error) error {
 	if strings.Contains(message, "WRONGTYPE") || errors.Is(err, errLargeReply) {
 		return foreign("a key of the stream", err)
 	}
+	if _, cluster := c.rdb.(*redis.ClusterClient); cluster && strings.Contains(message, "MOVED ") {
+		return &bridge.Fault{Code: "moved", Err: located,
+			Hint: "the nodes of the cluster send the client to each other: wait for the fail-over, or check cluster nodes"}
+	}
 	for _, s := range symptoms {
 		if !strings.Contains(message, s.word) {
 			continue
