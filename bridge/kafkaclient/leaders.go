@@ -22,6 +22,11 @@ type leadership struct{ broker, epoch int32 }
 // of the log, and may lack the newest records. Brokers that do not answer do not count: one that
 // has committed a transaction lately knows the leaders.
 func (c *Client) AgreeOnLeaders(ctx context.Context, topics ...string) error {
+	if len(c.DiscoveredBrokers()) == 0 { // a new client knows none
+		if _, err := metadataRequest(topics).RequestWith(ctx, c); err != nil {
+			return fmt.Errorf("describe topics: %w", err)
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, agreeTimeout)
 	defer cancel()
 	var asking sync.WaitGroup

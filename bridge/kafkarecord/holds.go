@@ -78,6 +78,9 @@ type searched struct {
 func (p *Published) holds(
 	ctx context.Context, client *kafkaclient.Client, topic string, limit time.Time,
 ) (bool, error) {
+	if err := client.AgreeOnLeaders(ctx, topic); err != nil { // a former leader may lack records
+		return false, err
+	}
 	l := client.Log(topic, [16]byte{})
 	l.Uncommitted = true
 	bounds, err := l.Bounds(ctx)

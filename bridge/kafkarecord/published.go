@@ -116,7 +116,11 @@ func (p *Published) buildIndex(
 ) (*publishedIndex, error) {
 	h := newPublishedIndex(since.ByKey, p.cfg.Redacted)
 	of := p.cfg.Naming.sourcesOf(source)
-	for _, topic := range p.published(since.Topics) {
+	topics := p.published(since.Topics)
+	if err := client.AgreeOnLeaders(ctx, topics...); err != nil { // a former leader may lack events
+		return nil, err
+	}
+	for _, topic := range topics {
 		l := client.Log(topic, [16]byte{})
 		l.Waiting = p.cfg.Report
 		spans, err := p.spansSince(ctx, client, l, since)

@@ -11,8 +11,8 @@ import (
 	"exportbridge/bridge/bridgetest/must"
 )
 
-// TestFormerLeader: a second look at the topics of a session does not take the answer of a
-// leader that another broker has replaced.
+// TestFormerLeader: neither a second look at the topics of a session, nor the index of published
+// events, nor the search for them takes the answer of a leader that another broker has replaced.
 func TestFormerLeader(t *testing.T) {
 	t.Parallel()
 	c := kafkatest.Fake(t, kfake.NumBrokers(2))
@@ -20,20 +20,27 @@ func TestFormerLeader(t *testing.T) {
 	s := recovered(t, cfg)
 	must.Get(s.Topics(t.Context()))(t)
 	must.Get(s.Topics(t.Context()))(t)
+	must.Get(s.Index(t.Context(), anHour(), bridge.SourceIdentity{}))(t)
 
 	former := c.LeaderFor(cfg.Topic, 0)
+	ask, topic := kmsg.NewPtrMetadataRequest(), kmsg.NewMetadataRequestTopic()
+	topic.Topic = new(cfg.Topic)
+	ask.Topics = append(ask.Topics, topic)
+	client := connect(t, cfg)
+	must.Do(t, client.Ping(t.Context()))
+	outdated := must.Get(ask.RequestWith(t.Context(), client.Broker(int(former))))(t)
+	must.Do(t, c.MoveTopicPartition(cfg.Topic, 0, 1-former))
 	c.ControlKey(kmsg.Metadata.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
-		if c.CurrentNode() != former {
-			return nil, nil, false
-		}
-		resp, topic := req.ResponseKind().(*kmsg.MetadataResponse), kmsg.NewMetadataResponseTopic()
-		topic.Topic, topic.Partitions = new(cfg.Topic), []kmsg.MetadataResponseTopicPartition{{Leader: former, LeaderEpoch: -7}}
-		resp.Topics = append(resp.Topics, topic)
-		return resp, nil, true
+		asked := req.(*kmsg.MetadataRequest)
+		return outdated, nil, c.CurrentNode() == former && len(asked.Topics) > 0 && !asked.IncludeTopicAuthorizedOperations
 	})
-	_, err := s.Topics(t.Context())
-	if f := kafkatest.AsFault(t, err, bridge.Transient, ""); f.Code != "leaders_differ" {
-		t.Errorf("%+v", f)
+	_, indexed := s.Index(t.Context(), anHour(), bridge.SourceIdentity{})
+	_, searched := s.Holds(t.Context())
+	_, found := s.Topics(t.Context())
+	for _, err := range []error{indexed, searched, found} {
+		if f := kafkatest.AsFault(t, err, bridge.Transient, ""); f.Code != "leaders_differ" {
+			t.Errorf("%+v", f)
+		}
 	}
 }
