@@ -32,6 +32,7 @@ type Settings struct {
 	// AppendTime is set if the broker sets record timestamps (LogAppendTime).
 	AppendTime bool
 	Compacted  bool // keeps the newest record of each key only
+	Deletes    bool // deletes records after Retention, or by size
 	// Retention is the retention time, or ForEver.
 	Retention time.Duration
 	// Sized: retention by size deletes old records.
@@ -259,6 +260,7 @@ func settingsFrom(base Settings, configs map[string]string) Settings {
 	t := base
 	t.Known = true
 	t.Compacted = strings.Contains(configs["cleanup.policy"], "compact")
+	t.Deletes = strings.Contains(configs["cleanup.policy"], "delete")
 	t.AppendTime = configs["message.timestamp.type"] == "LogAppendTime"
 	if n, err := strconv.Atoi(configs["max.message.bytes"]); err == nil && n > 0 {
 		t.MaxMessage = min(n, maxBatch)

@@ -158,15 +158,14 @@ func (c *Config) CanKeepKeys(t *Topic) error {
 
 // canCompact returns why a compacted topic cannot be written and read, or nil.
 func (c *Config) canCompact(t *Topic, what string) error {
-	policy := t.Configs["cleanup.policy"]
 	switch {
 	case !t.may(kmsg.ACLOperationWrite):
 		return forbidden(t, "write", c.GrantWrite(t.Name))
 	case !t.may(kmsg.ACLOperationRead):
 		return c.CanRead(t)
-	case t.Settings.Known && (!t.Settings.Compacted || strings.Contains(policy, "delete")):
+	case t.Settings.Known && (!t.Settings.Compacted || t.Settings.Deletes):
 		return bridge.Blockf("cleanup_policy", bridge.ReasonTopic, c.Alter(t.Name, "cleanup.policy=compact"),
-			"topic %s has cleanup.policy %s: %s would be deleted after the retention time", t.Name, policy, what)
+			"topic %s has cleanup.policy %s: %s would be deleted after the retention time", t.Name, t.Configs["cleanup.policy"], what)
 	}
 	return tooSmall(t)
 }

@@ -251,6 +251,17 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
+// TestRefreshedPolicy: a running session notices that the checkpoint topic deletes from now on.
+func TestRefreshedPolicy(t *testing.T) {
+	t.Parallel()
+	cfg, s := ready(t)
+	publish(t, s, page(event("e", "u")))
+	kafkatest.SetConfig(t, kadm.NewClient(connect(t, cfg)), cfg.CheckpointTopic, "cleanup.policy", "compact,delete")
+	_, err := idle(t, cfg, s)
+	kafkatest.AsFault(t, err, bridge.Transient, "")
+	kafkatest.AsFault(t, tryRecover(t, s), bridge.Permanent, bridge.ReasonTopic)
+}
+
 // TestStallExplained: all brokers answer, and yet nothing is acknowledged.
 func TestStallExplained(t *testing.T) {
 	t.Parallel()
