@@ -18,6 +18,8 @@ const (
 	patience = 20 * time.Second
 	// retryInterval is the time between two attempts to read the topic after an error.
 	retryInterval = time.Second
+	// lookInterval is how often a Ring checks whether the topic still keeps the keys.
+	lookInterval = 30 * time.Second
 	// nonceLimit is the number of keys whose derived nonces are kept: about 1 MB.
 	nonceLimit = 10_000
 )
@@ -33,6 +35,7 @@ type held struct {
 // concurrently.
 type Ring struct {
 	cfg   Config
+	look  time.Duration // lookInterval, except in tests
 	begin sync.Once
 	start func() // begins run, by begin
 	stop  context.CancelFunc
@@ -56,7 +59,7 @@ func New(cfg Config) *Ring {
 		cfg.Make = nil
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	r := &Ring{cfg: cfg, stop: stop, done: make(chan struct{}), keys: make(map[seal.Name]held),
+	r := &Ring{cfg: cfg, look: lookInterval, stop: stop, done: make(chan struct{}), keys: make(map[seal.Name]held),
 		nonces: make(map[seal.KeyID]seal.Secret), changed: make(chan struct{})}
 	r.start = func() { go r.run(ctx) } // ends with Close
 	return r
@@ -110,7 +113,13 @@ func (r *Ring) follow(ctx context.Context) error {
 		clear(r.keys)
 		r.client, r.end, r.next, r.err = t.client, end, t.next, nil
 	})
-	for {
+	for looked := time.Now(); ; {
+		if time.Since(looked) >= r.look {
+			if err = t.unfit(ctx, check); err != nil {
+				return err
+			}
+			looked = time.Now()
+		}
 		var found []*seal.Record
 		err = t.step(ctx, func(_ *kgo.Record, f *seal.Record) { found = append(found, f) })
 		if err != nil {

@@ -7,9 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/seal"
@@ -45,6 +48,26 @@ func rollConfig(t *testing.T, configs map[string]*string) Config {
 	cfg.Kafka.Brokers = kafkatest.Brokers(t)
 	kafkatest.CreateTopic(t, cfg.Kafka.Brokers, cfg.Topic, 1, configs)
 	return cfg
+}
+
+// TestPolicyChanges: a running process stops once the topic deletes keys after a while, and goes on
+// once it keeps them again.
+func TestPolicyChanges(t *testing.T) {
+	t.Parallel()
+	cfg := rollConfig(t, map[string]*string{"cleanup.policy": new("compact")})
+	r := New(cfg)
+	t.Cleanup(r.Close)
+	r.look = time.Millisecond
+	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Kafka.Brokers...))
+	must.Do(t, err)
+	t.Cleanup(client.Close)
+	for _, policy := range []string{"compact", "compact,delete", "compact"} {
+		kafkatest.SetConfig(t, kadm.NewClient(client), cfg.Topic, "cleanup.policy", policy)
+		kafkatest.Eventually(t, "follow the policy "+policy, func() (bool, error) {
+			_, err := r.Of([]string{"anna"})
+			return (err == nil) == (policy == "compact") && (err == nil || bridge.FaultOf(err).Code == "cleanup_policy"), nil
+		})
+	}
 }
 
 // TestRoll: the record is published once it is due, and not before.

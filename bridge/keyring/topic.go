@@ -93,6 +93,16 @@ func (t *topic) find(
 	return err
 }
 
+// unfit returns what check finds in the topic as it is now. Brokers that do not answer, or do not
+// know the topic, are left to step.
+func (t *topic) unfit(ctx context.Context, check func(*kafkaclient.Topic) error) error {
+	found, err := t.client.Describe(ctx, t.cfg.Topic)
+	if err != nil || !found[0].Exists {
+		return nil //nolint:nilerr // as above
+	}
+	return check(&found[0])
+}
+
 func (t *topic) fault(err error) error { return t.client.Explain(err, t.cfg.Topic) }
 
 // end returns the offset after the last record.
