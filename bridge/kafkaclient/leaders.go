@@ -17,10 +17,12 @@ const agreeTimeout = 3 * time.Second
 // leadership is the leader of a partition as a broker knows it.
 type leadership struct{ broker, epoch int32 }
 
-// AgreeOnLeaders returns a Transient Fault if brokers name different leaders of a partition. A
-// former leader that the controllers cannot reach still names itself, answers with its own end
-// of the log, and may lack the newest records. Brokers that do not answer do not count: one that
-// has committed a transaction lately knows the leaders.
+// AgreeOnLeaders returns a Transient Fault if a broker knows a newer leader of a partition than
+// another broker. A former leader that the controllers cannot reach still names itself, answers
+// with its own end of the log, and may lack the newest records. Brokers that do not answer do
+// not count: one that has committed a transaction lately knows the leaders. Each change of the
+// leader raises the epoch. Within an epoch the names may differ: where any broker serves any
+// partition, as on object storage, they do.
 func (c *Client) AgreeOnLeaders(ctx context.Context, topics ...string) error {
 	if len(c.DiscoveredBrokers()) == 0 { // a new client knows none
 		if _, err := metadataRequest(topics).RequestWith(ctx, c); err != nil {
@@ -65,7 +67,7 @@ func (l *leaders) compare(answer *kmsg.MetadataResponse) {
 			p := &t.Partitions[j]
 			where := fmt.Sprintf("partition %d of topic %s", p.Partition, *t.Topic)
 			now := leadership{p.Leader, p.LeaderEpoch}
-			if was, told := l.at[where]; told && was != now {
+			if was, told := l.at[where]; told && was.epoch != now.epoch {
 				l.differ = fmt.Errorf("brokers name different leaders of %s: broker %d (epoch %d) and broker %d (epoch %d)",
 					where, was.broker, was.epoch, now.broker, now.epoch)
 			}
