@@ -79,7 +79,7 @@ type Config struct {
 	Log *slog.Logger
 
 	PollInterval     time.Duration `env:"EXPORT_POLL_INTERVAL" stream:"yes" desc:"poll interval when caught up"`
-	PollIntervalMax  time.Duration `env:"EXPORT_POLL_INTERVAL_MAX" stream:"yes" desc:"maximum poll interval, reached while no events arrive; each stream has its own, at most a quarter shorter, so that streams do not poll in step"`
+	PollIntervalMax  time.Duration `env:"EXPORT_POLL_INTERVAL_MAX" stream:"yes" desc:"maximum poll interval, reached after some minutes without events; each stream has its own, at most a quarter shorter, so that streams do not poll in step"`
 	PrefetchPages    int           `env:"EXPORT_PREFETCH_PAGES" stream:"yes" desc:"maximum number of pages fetched ahead of Kafka"`
 	PrefetchBytes    int64         `env:"EXPORT_PREFETCH_BYTES" unit:"bytes" stream:"yes" desc:"maximum bytes of pages in memory, including their events; two pages are always allowed"`
 	RetryMax         time.Duration `env:"EXPORT_RETRY_MAX_INTERVAL" stream:"yes" desc:"maximum retry back-off, with full jitter; Retry-After takes precedence"`
@@ -95,7 +95,7 @@ type Config struct {
 // PageSize have none.
 func DefaultConfig() Config {
 	return Config{
-		PollInterval: time.Second, PollIntervalMax: 15 * time.Second, PrefetchPages: 8, PrefetchBytes: 16 << 20,
+		PollInterval: time.Second, PollIntervalMax: time.Minute, PrefetchPages: 8, PrefetchBytes: 16 << 20,
 		RetryMax: 30 * time.Second, EmptyPages: 5, OnInvalidCursor: invalidStop, OnSharedID: sharedPublish,
 		Overlap:          time.Hour,
 		OnCheckpointLoss: lossKafka, ShutdownTimeout: 25 * time.Second,
@@ -168,7 +168,7 @@ func (c *Config) Validate() error {
 	var p bridge.Problems
 	p.Check(c.PollInterval > 0, "EXPORT_POLL_INTERVAL", "must be above 0, for example 1s")
 	p.Check(c.PollIntervalMax >= c.PollInterval, "EXPORT_POLL_INTERVAL_MAX",
-		"must be at least EXPORT_POLL_INTERVAL (%s), for example 15s", c.PollInterval)
+		"must be at least EXPORT_POLL_INTERVAL (%s)", c.PollInterval)
 	p.Check(c.PrefetchPages >= 2, "EXPORT_PREFETCH_PAGES", "must be at least 2, for example 8")
 	p.Check(c.PrefetchBytes > 0, "EXPORT_PREFETCH_BYTES", "must be above 0, for example 16MiB")
 	p.Check(c.RetryMax >= time.Second, "EXPORT_RETRY_MAX_INTERVAL", "must be at least 1s, for example 30s")

@@ -151,8 +151,12 @@ func (p pace) of(wait, least time.Duration) time.Duration {
 	return max(least, wait-wait/4096*time.Duration(p))
 }
 
-// polls decides the wait between requests when caught up: it grows while no events arrive.
-// Owned by the commit loop.
+// slowFrom is the wait from which waits grow by a sixteenth. So they grow by a second in 16
+// seconds without events, to a minute in about 12 minutes.
+const slowFrom = 15 * time.Second
+
+// polls decides the wait between requests when caught up: it grows while no events arrive, by
+// half, then by a sixteenth. Owned by the commit loop.
 type polls struct {
 	pace        pace
 	least, most time.Duration
@@ -164,8 +168,11 @@ func (p *polls) wait(events bool) time.Duration {
 	if events || p.next == 0 {
 		p.next = p.least
 	}
-	w := p.next
-	p.next = min(p.most, p.next+p.next/2)
+	w, growth := p.next, p.next/2
+	if w >= slowFrom {
+		growth = w / 16
+	}
+	p.next = min(p.most, w+growth)
 	return p.pace.of(w, p.least)
 }
 

@@ -103,6 +103,24 @@ func TestPollsGrowWhileNothingComes(t *testing.T) {
 	}
 }
 
+// TestPollsOfAQuietStream: a wait is at most 16 s and a sixteenth of the time without events.
+func TestPollsOfAQuietStream(t *testing.T) {
+	t.Parallel()
+	p := polls{least: time.Second, most: time.Minute}
+	quiet, requests := time.Duration(0), 0
+	for p.next < p.most {
+		wait := p.wait(false)
+		if most := 16*time.Second + quiet/16; wait > most {
+			t.Errorf("after %s without events the wait is %s, want at most %s", quiet, wait, most)
+		}
+		quiet += wait
+		requests++
+	}
+	if quiet < 10*time.Minute || quiet > 15*time.Minute || requests > 40 {
+		t.Errorf("a poll a minute after %s and %d requests, want after 10 to 15 minutes and at most 40", quiet, requests)
+	}
+}
+
 // TestStreamsPollOutOfStep: streams that begin together soon poll at all times, and none
 // more often or more rarely than is set.
 func TestStreamsPollOutOfStep(t *testing.T) {
