@@ -113,7 +113,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		case <-finished:
 		}
 	})
-	commands := make(chan bridge.Command)
+	commands := make(chan *bridge.Command)
 	if e.ports.Inbox != nil {
 		background.Go(func() { e.readInbox(soft, commands) })
 	}
@@ -134,7 +134,7 @@ func (e *Engine) Run(ctx context.Context) error {
 
 // readInbox passes commands to the loop. A command stays in the inbox until it is answered,
 // so the inbox offers it again if the loop could not take it.
-func (e *Engine) readInbox(ctx context.Context, commands chan<- bridge.Command) {
+func (e *Engine) readInbox(ctx context.Context, commands chan<- *bridge.Command) {
 	for ctx.Err() == nil {
 		cmd, err := e.ports.Inbox.Next(ctx)
 		if err != nil {
@@ -147,7 +147,7 @@ func (e *Engine) readInbox(ctx context.Context, commands chan<- bridge.Command) 
 		// The offer is short, because the command may be withdrawn while the loop is busy.
 		offer, cancel := context.WithTimeout(ctx, time.Second)
 		select {
-		case commands <- cmd:
+		case commands <- &cmd:
 			// Next returns the same command until it is answered.
 			bridge.Sleep(ctx, 100*time.Millisecond)
 		case <-offer.Done():

@@ -20,7 +20,7 @@ type follower struct {
 	ownership ownership
 	requests  requests
 
-	commands <-chan bridge.Command
+	commands <-chan *bridge.Command
 	fetching *prefetcher // nil while nothing is fetched
 
 	state                   bridge.State
@@ -30,7 +30,7 @@ type follower struct {
 	idleSince, readingSince time.Time // used by setState
 }
 
-func newFollower(e *Engine, commands <-chan bridge.Command) *follower {
+func newFollower(e *Engine, commands <-chan *bridge.Command) *follower {
 	f := &follower{commands: commands, schedule: newSchedule(&e.cfg), stream: stream{
 		e: e, log: e.log, session: session{e: e}, progress: newProgress(bridge.Checkpoint{}),
 		run: run{began: -1, seenIDs: make(map[string]struct{})}, sizer: sizer{breadth: mostPages},
@@ -66,12 +66,13 @@ func (f *follower) move(ctx context.Context, c bridge.Checkpoint) error {
 	return nil
 }
 
-// input is an event that the loop handles.
+// input is an event that the loop handles. It is small, because the loop of a quiet stream waits with
+// several on its stack.
 type input struct {
 	kind   inputKind
 	result fetchResult
-	cmd    bridge.Command
-	cp     bridge.Checkpoint
+	cmd    *bridge.Command
+	cp     *bridge.Checkpoint
 }
 
 type inputKind int
@@ -109,7 +110,7 @@ func (f *follower) follow(soft, hard context.Context) error {
 		case in.kind == inputFetched:
 			err = f.handleFetched(hard, in.result)
 		case in.kind == inputCommand:
-			err = f.applyCommand(hard, in.cmd)
+			err = f.applyCommand(hard, *in.cmd)
 		case in.kind == inputHeartbeat:
 			err = f.heartbeat(soft)
 		case in.kind == inputRival:
@@ -146,7 +147,7 @@ func (f *follower) next(ctx context.Context) input {
 		return input{kind: inputStop}
 	default:
 	}
-	var commands <-chan bridge.Command
+	var commands <-chan *bridge.Command
 	// A command makes a blocked stream retry. If another bridge runs the stream, a retry would
 	// fence that bridge, which applies the command.
 	blocked := !f.session.ready && f.state == bridge.StateBlocked

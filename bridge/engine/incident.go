@@ -97,7 +97,7 @@ func (i *incidents) countLoss(e *Engine, fault *bridge.Fault) {
 
 // onStoreAhead handles a store that is ahead. Its error begins a new session, which shows
 // whether this process still owns the stream, and which checkpoint the sink has.
-func (i *incidents) onStoreAhead(stored bridge.Checkpoint, ours bridge.Version) error {
+func (i *incidents) onStoreAhead(stored *bridge.Checkpoint, ours bridge.Version) error {
 	err := fmt.Errorf("the store is at %s by %q, ahead of %s", stored.Version, stored.Owner, ours)
 	if stored.Version == i.ahead {
 		return &sessionError{&bridge.Fault{Class: bridge.Permanent, Code: "ahead", Reason: bridge.ReasonCheckpoint,

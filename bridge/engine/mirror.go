@@ -26,18 +26,19 @@ const (
 // In at-least-once mode there is no mirror: the commit loop itself stores each checkpoint
 // before it continues.
 type mirror struct {
-	e    *Engine
-	log  *slog.Logger
-	wake chan struct{} // holds one token while there may be work
+	e   *Engine
+	log *slog.Logger
 	// ahead gets a checkpoint of the store that another process wrote and that is not older
 	// than that of this process: the other process moved the stream.
-	ahead   chan bridge.Checkpoint
+	ahead   chan *bridge.Checkpoint
+	ended   context.Context
 	end     context.CancelFunc
-	stopped chan struct{}
+	writing sync.WaitGroup
 
 	stored bridge.Checkpoint // the last checkpoint seen in the store; owned by run
 
 	mu        sync.Mutex          // guards all below
+	running   bool                // run writes the queue
 	queue     []bridge.Checkpoint // checkpoints to write, oldest first
 	found     *bridge.Checkpoint  // the checkpoint that a new session found in the store
 	idle      chan struct{}       // closed while the queue is empty
@@ -47,14 +48,9 @@ type mirror struct {
 }
 
 func startMirror(e *Engine, log *slog.Logger) *mirror {
-	m := &mirror{
-		e: e, log: log, wake: make(chan struct{}, 1), ahead: make(chan bridge.Checkpoint, 1),
-		stopped: make(chan struct{}), idle: make(chan struct{}),
-	}
+	m := &mirror{e: e, log: log, ahead: make(chan *bridge.Checkpoint, 1), idle: make(chan struct{})}
 	close(m.idle)
-	ctx, cancel := context.WithCancel(context.Background())
-	m.end = cancel
-	go m.run(ctx) // ends with stop, which waits for it
+	m.ended, m.end = context.WithCancel(context.Background())
 	return m
 }
 
@@ -62,7 +58,7 @@ func startMirror(e *Engine, log *slog.Logger) *mirror {
 func (m *mirror) stop() {
 	m.flush(context.Background())
 	m.end()
-	<-m.stopped
+	m.writing.Wait()
 	m.e.load.lagPages.Store(0) // the next owner reports its own lag
 }
 
@@ -105,7 +101,7 @@ func (m *mirror) updateLag() {
 }
 
 // suspend stops writing and passes the stored checkpoint to the commit loop.
-func (m *mirror) suspend(stored bridge.Checkpoint) {
+func (m *mirror) suspend(stored *bridge.Checkpoint) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.found != nil {
@@ -122,6 +118,7 @@ func (m *mirror) suspend(stored bridge.Checkpoint) {
 // offer queues c for writing without waiting.
 func (m *mirror) offer(c bridge.Checkpoint) {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	switch n := len(m.queue); {
 	case m.suspended:
 	case n > 0 && m.queue[n-1].Epoch == c.Epoch && // a later commit replaces commits of these two kinds
@@ -133,10 +130,9 @@ func (m *mirror) offer(c bridge.Checkpoint) {
 		m.queue, m.idle = append(m.queue, c), make(chan struct{})
 	}
 	m.updateLag()
-	m.mu.Unlock()
-	select {
-	case m.wake <- struct{}{}:
-	default:
+	if len(m.queue) > 0 && !m.running { // a goroutine that waits would keep its stack
+		m.running = true
+		m.writing.Go(func() { m.run(m.ended) })
 	}
 }
 
@@ -158,14 +154,15 @@ func (m *mirror) flush(ctx context.Context) {
 	}
 }
 
-// first returns the oldest checkpoint of the queue, false if the queue is empty.
+// first returns the oldest checkpoint of the queue. It returns false if the queue is empty, so
+// that run ends.
 func (m *mirror) first() (bridge.Checkpoint, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.found != nil {
 		m.stored, m.found = *m.found, nil
 	}
-	if len(m.queue) == 0 {
+	if m.running = len(m.queue) > 0; !m.running {
 		return bridge.Checkpoint{}, false
 	}
 	return m.queue[0], true
@@ -184,18 +181,13 @@ func (m *mirror) done(c bridge.Checkpoint) {
 	m.updateLag()
 }
 
-// run writes until ctx ends.
+// run writes the queue until it is empty, or ctx ends.
 func (m *mirror) run(ctx context.Context) {
-	defer close(m.stopped)
 	failures := 0
 	for ctx.Err() == nil {
 		c, some := m.first()
 		if !some {
-			select {
-			case <-m.wake:
-			case <-ctx.Done():
-			}
-			continue
+			return
 		}
 		wait := m.write(ctx, c)
 		m.mu.Lock()
@@ -257,7 +249,7 @@ func (m *mirror) settle(ctx context.Context, c bridge.Checkpoint) time.Duration 
 	case err != nil:
 		return mirrorRetry
 	case stored.Version.Compare(c.Version) > 0, stored.Epoch == c.Epoch && stored.ChangeID() != c.ChangeID():
-		m.suspend(stored)
+		m.suspend(&stored)
 		return 0 // the commit loop begins a session, which offers the checkpoint again
 	case stored.Version == c.Version:
 		return 0 // the next commit is after the stored checkpoint

@@ -116,7 +116,7 @@ func (r *runner) start(st *stream) {
 	r.p.adopt(st)
 	r.running++
 	finished := make(chan struct{})
-	r.group.Go(func() { abandon(ctx, finished, st) })
+	unneeded := context.AfterFunc(ctx, func() { abandon(finished, st) })
 	var attesting sync.WaitGroup
 	if st.attest != nil {
 		attesting.Go(func() { st.attest.Run(ctx) })
@@ -128,6 +128,7 @@ func (r *runner) start(st *stream) {
 		}
 		st.leave(r.p.log)
 		close(finished)
+		unneeded()
 		stop()
 		attesting.Wait()
 		if st.gone.Load() {
@@ -163,14 +164,9 @@ func (r *runner) end(st *stream) {
 	}
 }
 
-// abandon ends a stopped stream's wait for unreachable brokers, unless the stream has
-// finished.
-func abandon(ctx context.Context, finished <-chan struct{}, st *stream) {
-	select {
-	case <-ctx.Done():
-	case <-finished:
-		return
-	}
+// abandon ends a stopped stream's wait for unreachable brokers, unless the stream finishes
+// before.
+func abandon(finished <-chan struct{}, st *stream) {
 	late := time.NewTimer(st.shutdown + endTimeout/2)
 	defer late.Stop()
 	select {
