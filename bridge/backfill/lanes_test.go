@@ -127,6 +127,18 @@ func (w *world) await(state backfill.State) {
 	w.t.Fatalf("the job is %+v", w.job())
 }
 
+// awaitEvents waits until so many windows run, and events are published.
+func (w *world) awaitEvents(windows int) {
+	w.t.Helper()
+	for range 1000 {
+		if w.runs() == windows && len(w.topic.Records()) > 0 {
+			return
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	w.t.Fatalf("%d windows run, %d events are published", w.runs(), len(w.topic.Records()))
+}
+
 // TestLanes: the processes of a fleet share the lanes of a job; each event is published
 // once, and the last lane ends the job.
 func TestLanes(t *testing.T) {
@@ -214,10 +226,7 @@ func TestLanesStop(t *testing.T) {
 				plan := w.divided(220, 4, 2)
 				plan.RateLimit = 4
 				w.begin(plan)
-				<-time.After(3500 * time.Millisecond) // the job is found, and runs
-				if n := w.runs(); n != 2 {
-					t.Errorf("%d windows run", n)
-				}
+				w.awaitEvents(2)
 				if err := test.stop(w, m); err != nil {
 					t.Fatal(err)
 				}
