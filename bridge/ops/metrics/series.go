@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -119,9 +120,17 @@ func (h histogram) observe(stream string, value float64) {
 // newFor is how long a new series of a counter stays 0. Scrapes are rarely further apart.
 const newFor = time.Minute
 
+// alarming are the counters whose first count raises an alert. A stream often counts it within
+// seconds of the start, which is before the first scrape.
+var alarming = []string{
+	"exportbridge_broker_data_losses_total", "exportbridge_checkpoints_refused_total",
+	"exportbridge_cursor_no_progress_total", "exportbridge_events_dead_lettered_total",
+	"exportbridge_events_schema_mismatched_total", "exportbridge_events_unaccounted_total",
+}
+
 // Gather implements prometheus.Gatherer. The functions rate and increase miss the value
-// that a series begins with, so a series that is new since the start of the process is 0
-// for its first minute.
+// that a series begins with, so a series that is alarming, or new since the start of the
+// process, is 0 for its first minute.
 func (m *Metrics) Gather() ([]*dto.MetricFamily, error) {
 	families, err := m.registry.Gather()
 	newest := time.Now().Add(-newFor)
@@ -129,9 +138,10 @@ func (m *Metrics) Gather() ([]*dto.MetricFamily, error) {
 		if f.GetType() != dto.MetricType_COUNTER {
 			continue
 		}
+		held := slices.Contains(alarming, f.GetName())
 		for _, series := range f.Metric {
 			created := series.Counter.CreatedTimestamp.AsTime() // 1970 for one without
-			if created.After(m.began) && created.After(newest) {
+			if (held || created.After(m.began)) && created.After(newest) {
 				series.Counter.Value = new(0.0)
 			}
 		}
