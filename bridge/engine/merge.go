@@ -44,6 +44,19 @@ func (rec recovered) merge(c *Config, r *run, committed bridge.Checkpoint) (resu
 	return rec.mergeAtLeast(c, r, committed)
 }
 
+// Resumption returns the checkpoint at which a new process resumes from those of the sink and the
+// store, or the fault that blocks it. lost is the loss in the sink that OnCheckpointLoss decided.
+func (c *Config) Resumption(sink, store bridge.Checkpoint) (at bridge.Checkpoint, lost, err error) {
+	to, err := recovered{sink: sink, store: store}.merge(c, &run{}, bridge.Checkpoint{})
+	return to.Checkpoint, to.lost, err
+}
+
+// CheckpointLost is the fault of a stream without a checkpoint whose topic holds its events.
+func CheckpointLost() *bridge.Fault {
+	return bridge.BlockHintf("checkpoint-lost", bridge.ReasonCheckpointLost,
+		bridge.HintCheckpointLost, "the checkpoint is lost: the topic holds events of this stream")
+}
+
 // mergeExactly merges in exactly-once mode, in which the sink's checkpoint is
 // authoritative. The store has a copy. A newer copy means that the sink lost data, or that
 // the stream was in at-least-once mode before.

@@ -206,8 +206,7 @@ func (s *stream) startStream(ctx context.Context) (bridge.Checkpoint, error) {
 		return bridge.Checkpoint{}, fmt.Errorf("search for earlier events: %w", err)
 	}
 	if holds {
-		return bridge.Checkpoint{}, bridge.BlockHintf("checkpoint-lost", bridge.ReasonCheckpointLost,
-			bridge.HintCheckpointLost, "the checkpoint is lost: the topic holds events of this stream")
+		return bridge.Checkpoint{}, CheckpointLost()
 	}
 	s.log.Info("starting a new stream", "start", s.e.cfg.Origin.StartText())
 	first := s.session.stamp(bridge.Checkpoint{Origin: s.e.cfg.Origin}, bridge.KindStart, bridge.Version{})

@@ -32,6 +32,11 @@ func (l *PartitionLog) Bounds(ctx context.Context) (Span, error) {
 	return l.boundsOf(ctx, l.Partition)
 }
 
+// End returns the end offset, open transactions included.
+func (l *PartitionLog) End(ctx context.Context) (int64, error) {
+	return l.offset(ctx, l.Partition, lastOffset, false)
+}
+
 // After is Log.After.
 func (l *PartitionLog) After(ctx context.Context, millis int64) (int64, error) {
 	at, err := l.offset(ctx, l.Partition, max(0, millis), false) // brokers reject a negative time

@@ -17,6 +17,9 @@ const longStep = 16 << 10
 // recordDelay bounds the time from a checkpoint's WrittenAt to its record.
 const recordDelay = time.Minute
 
+// hiddenPause is between two looks at records that open transactions hide.
+const hiddenPause = 200 * time.Millisecond
+
 // CheckpointHistory reads the committed checkpoints of a stream. It starts no session and
 // affects none. Checkpoints behind an open transaction are not visible. It may be used
 // concurrently. Errors are Faults.
@@ -119,6 +122,33 @@ func (h *CheckpointHistory) Newest(ctx context.Context, client *kafkaclient.Clie
 		return c, fmt.Errorf("stream %s: %w", h.cfg.Stream, bridge.ErrNoCheckpoint)
 	}
 	return c, nil
+}
+
+// Since returns the stream's newest checkpoint in Kafka, the zero one if there is none. If it is
+// older than v, Since first waits until no open transaction can hide v any more. Errors are Faults.
+func (h *CheckpointHistory) Since(ctx context.Context, v bridge.Version) (bridge.Checkpoint, error) {
+	return kafkaclient.With(ctx, &h.cfg.Config, h.cfg.CheckpointTopic,
+		func(ctx context.Context, client *kafkaclient.Client) (c bridge.Checkpoint, err error) {
+			own := *h
+			own.cfg.Known = nil
+			for end := int64(-1); ; bridge.Sleep(ctx, hiddenPause) {
+				l, all, err := h.cfg.committedLog(ctx, client)
+				if err != nil {
+					return c, err
+				}
+				if end < 0 && l != nil {
+					if end, err = l.End(ctx); err != nil {
+						return c, err
+					}
+				}
+				if c, err = own.Newest(ctx, client); err != nil && !errors.Is(err, bridge.ErrNoCheckpoint) {
+					return c, err
+				}
+				if c.Version.Compare(v) >= 0 || l == nil || all.To >= end {
+					return c, nil
+				}
+			}
+		})
 }
 
 // committedLog returns the stream's partition of the checkpoint topic and its readable

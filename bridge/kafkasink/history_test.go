@@ -108,6 +108,35 @@ func TestTrailBesideAnotherPartition(t *testing.T) {
 	}
 }
 
+// TestSinceWaits: Since does not take a checkpoint that an open transaction hides for lost.
+func TestSinceWaits(t *testing.T) {
+	t.Parallel()
+	cfg, s := ready(t, exactly)
+	since := func(ctx context.Context, seq int64) (int64, error) {
+		v := batch(cfg, 0).Checkpoint.Version
+		v.Seq += seq
+		c, err := s.History().Since(ctx, v)
+		return c.Seq, err
+	}
+	mustCommit(t, s, batch(cfg, 0))
+	end := foreignTransaction(t, cfg, "somebody."+cfg.Topic)
+	mustCommit(t, s, batch(cfg, 1))
+	if seq, err := since(t.Context(), 0); err != nil || seq != 0 {
+		t.Errorf("before the hidden checkpoint: %d, %v", seq, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if seq, err := since(ctx, 1); err == nil {
+		t.Errorf("Since did not wait: %d", seq)
+	}
+	end()
+	for _, v := range []int64{1, 9} {
+		if seq, err := since(t.Context(), v); err != nil || seq != 1 {
+			t.Errorf("after the transaction: %d, %v", seq, err)
+		}
+	}
+}
+
 // The copy of an at-least-once stream's checkpoint is part of the trail.
 func TestTrailShowsTheMirror(t *testing.T) {
 	t.Parallel()

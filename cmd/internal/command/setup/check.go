@@ -80,8 +80,9 @@ func newCheckCommand(a *cli.App) *cobra.Command {
 		Use:   "check",
 		Short: "Check configuration and connectivity",
 		Long: `Check the settings, the export API and its key, Kafka topics and permissions,
-Redis persistence, and which process owns each stream; and that each stream's
-checkpoint belongs to the settings. The command writes one key to Redis and
+Redis persistence, and which process owns each stream; that each stream's
+checkpoint belongs to the settings; and how a run would resume where Kafka and
+Redis have different checkpoints. The command writes one key to Redis and
 removes it again.
 
 check reads the first 100 items from EXPORT_START, then the next page
@@ -366,8 +367,11 @@ func checkConfig(s *config.Settings) []finding {
 // counts.
 func checkKafka(ctx context.Context, s *config.Settings, st *config.Stream, need config.Uses) []finding {
 	cfg := st.Kafka
-	if need&config.UsesCursor != 0 {
-		cfg.Known = known(s, st.Name) // the section about Redis has its errors
+	redis, redisErr := bridge.Checkpoint{}, error(nil)
+	if need&config.UsesCursor != 0 { // the section about Redis has its errors
+		// Kafka is read later, so that it has this checkpoint, or has lost it.
+		redis, redisErr = stored(ctx, s, st.Name)
+		cfg.Known = func(context.Context) (bridge.Checkpoint, error) { return redis, noCheckpoint(redisErr) }
 	}
 	var found []finding
 	needs, at := cfg.Needs(), bridge.Checkpoint{}
@@ -387,6 +391,10 @@ func checkKafka(ctx context.Context, s *config.Settings, st *config.Stream, need
 	}
 	if st.Export.Private.Encrypts() {
 		found = append(found, checkKeys(ctx, st)...)
+	}
+	if need&config.UsesCursor != 0 && (redisErr == nil || errors.Is(redisErr, bridge.ErrNoCheckpoint)) &&
+		!slices.ContainsFunc(found, func(f finding) bool { return f.Level == levelFail }) {
+		found = append(found, checkResumption(ctx, st, redis)...)
 	}
 	found = append(found, checkOrigin(at, st)...)
 	from := at.Position()

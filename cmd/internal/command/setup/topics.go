@@ -222,19 +222,21 @@ const knownTimeout = 3 * time.Second
 // bridge.ErrNoCheckpoint.
 func known(s *config.Settings, stream string) func(context.Context) (bridge.Checkpoint, error) {
 	return func(ctx context.Context) (bridge.Checkpoint, error) {
-		ctx, cancel := context.WithTimeout(ctx, knownTimeout)
-		defer cancel()
-		client, err := cli.OpenRedis(s)
-		if err != nil {
-			return bridge.Checkpoint{}, bridge.ErrNoCheckpoint
-		}
-		defer client.Close()
-		c, err := client.Stream(stream).Load(ctx)
-		if err != nil {
-			return bridge.Checkpoint{}, bridge.ErrNoCheckpoint
-		}
-		return c, nil
+		c, err := stored(ctx, s, stream)
+		return c, noCheckpoint(err)
 	}
+}
+
+// stored reads the checkpoint of a stream from Redis.
+func stored(ctx context.Context, s *config.Settings, stream string) (c bridge.Checkpoint, err error) {
+	ctx, cancel := context.WithTimeout(ctx, knownTimeout)
+	defer cancel()
+	client, err := cli.OpenRedis(s)
+	if err != nil {
+		return c, err
+	}
+	defer client.Close()
+	return client.Stream(stream).Load(ctx)
 }
 
 // merged adds the elements that the list lacks.

@@ -1,0 +1,67 @@
+package setup
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/engine"
+	"exportbridge/bridge/kafkaclient"
+	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/config"
+)
+
+// checkResumption says how a process that starts now would resume, if the checkpoint in Kafka and
+// that of Redis, read before, do not simply agree.
+func checkResumption(ctx context.Context, st *config.Stream, redis bridge.Checkpoint) []finding {
+	kafka, err := st.Kafka.History().Since(ctx, redis.Version)
+	if err != nil {
+		return []finding{warn("cannot compare the checkpoint in Kafka with that of Redis: "+err.Error(),
+			"check again, or raise --timeout")}
+	}
+	if kafka.Zero() && redis.Zero() {
+		return checkLost(ctx, st)
+	}
+	at, lost, err := st.Engine.Resumption(kafka, redis)
+	switch {
+	case err != nil:
+		return []finding{blocking(err)}
+	case lost == nil:
+		return nil
+	case at.Version == kafka.Version && !kafka.Zero():
+		return []finding{warn(fmt.Sprintf("%s; a run resumes from Kafka's checkpoint %s, and later events may be published twice",
+			lost, kafka.Version), cli.EngineHints[bridge.HintCheckpointBehind])}
+	}
+	return []finding{warn(fmt.Sprintf(
+		"%s; a run resumes from the checkpoint of Redis, %s, and events that Kafka lost are not published again",
+		lost, at.Version), cli.EngineHints[bridge.HintCheckpointBehind])}
+}
+
+// checkLost checks that a stream without a checkpoint is new.
+func checkLost(ctx context.Context, st *config.Stream) []finding {
+	switch holds, err := st.Kafka.Needs().Past.Holds(ctx); {
+	case err != nil && ctx.Err() != nil:
+		return []finding{info("whether the topic holds events of this stream, which has no checkpoint, is unknown",
+			"raise --timeout to search the topic")}
+	case err != nil && !kafkaclient.IsMissing(err): // a run may create the topic
+		return []finding{failure(err)}
+	case holds:
+		return []finding{blocking(engine.CheckpointLost())}
+	}
+	return nil
+}
+
+// blocking is the finding of a fault of the engine.
+func blocking(err error) finding {
+	f := bridge.FaultOf(err)
+	return fail(f.Error(), cmp.Or(f.Hint, cli.EngineHints[f.HintCode]))
+}
+
+// noCheckpoint makes any error a bridge.ErrNoCheckpoint.
+func noCheckpoint(err error) error {
+	if err != nil {
+		return bridge.ErrNoCheckpoint
+	}
+	return nil
+}
