@@ -170,6 +170,48 @@ func TestForgetFormerTopic(t *testing.T) {
 	}
 }
 
+// TestForgetAfterEncryption: the values of a stream whose EVENT_ENCRYPT was turned off are encrypted still. forget and
+// keys rewrap take its keys, or say that they cannot.
+func TestForgetAfterEncryption(t *testing.T) {
+	t.Parallel()
+	kafka := servers.EmbeddedKafka(t)
+	env := encrypting(annasEvent(t), kafka)
+	env["REDIS_URL"], env["KAFKA_CREATE_TOPICS"] = "redis://"+servers.EmbeddedRedis(t).Addr()+"/0", "true"
+	env["BRIDGE_STREAMS"], env["EXPORT_RESOURCE"] = "was,never", "events"
+	env["STREAM_WAS_EVENT_ENCRYPT"] = env["EVENT_ENCRYPT"]
+	delete(env, "EVENT_ENCRYPT")
+	if got := runProgram(t, env, "run", "--once"); got.code != cli.ExitOK {
+		t.Fatalf("run: %+v", got)
+	}
+	delete(env, "STREAM_WAS_EVENT_ENCRYPT")
+	master := env["EVENT_ENCRYPT_KEY"]
+	delete(env, "EVENT_ENCRYPT_KEY")
+	got := runProgram(t, env, "forget", "anna", "--execute")
+	if got.code != cli.ExitFailed || !strings.Contains(got.stderr, "export.was.keys exists") ||
+		!strings.Contains(got.stderr, "EVENT_ENCRYPT_KEY_FILE") || strings.Contains(got.stderr, "never") {
+		t.Errorf("without the master key: %+v", got)
+	}
+	env["EVENT_ENCRYPT_KEY"] = master
+	wantLines(t, runProgram(t, env, "keys", "rewrap").stdout, []string{`^was +export.was.keys +m1 +1 +1$`})
+	got = runProgram(t, env, "forget", "anna", "--execute")
+	wantLines(t, got.stdout, []string{`^was +export.was.keys +1 +1 +20`})
+	if got.code != cli.ExitOK || strings.Contains(got.stdout, "never") {
+		t.Errorf("with the master key: %+v", got)
+	}
+	env["STREAM_NEVER_EVENT_ENCRYPT"], env["STREAM_NEVER_KAFKA_TOPIC"] = "/payload/email", "export.was"
+	got = runProgram(t, env, "forget", "anna")
+	if n := strings.Count(got.stdout, "export.was.keys"); n != 1 || got.code != cli.ExitOK {
+		t.Errorf("with the topic of another stream, which encrypts: %+v", got)
+	}
+	env["BRIDGE_STREAMS"] = "never"
+	delete(env, "STREAM_NEVER_EVENT_ENCRYPT")
+	delete(env, "STREAM_NEVER_KAFKA_TOPIC")
+	if got = runProgram(t, env, "forget", "anna"); got.code != cli.ExitFailed ||
+		!strings.Contains(got.stderr, "no stream encrypts values") {
+		t.Errorf("without keys: %+v", got)
+	}
+}
+
 // TestForgetFormerTopicUnseen: a former topic of keys that may not be looked up is an error, since it may exist. A
 // route has no keys, and needs no grant for them.
 func TestForgetFormerTopicUnseen(t *testing.T) {
@@ -202,6 +244,14 @@ func TestForgetFormerTopicUnseen(t *testing.T) {
 	writer["KAFKA_ROUTES"] = "order.*=export.old"
 	if got = runProgram(t, writer, "forget", "anna"); got.code != cli.ExitOK {
 		t.Errorf("with a route: %+v", got)
+	}
+	writer["BRIDGE_STREAMS"], writer["STREAM_PLAIN_EXPORT_RESOURCE"] = "events,plain", "events"
+	writer["STREAM_EVENTS_EVENT_ENCRYPT"], writer["STREAM_EVENTS_KAFKA_TOPIC"] = writer["EVENT_ENCRYPT"], "export.new"
+	delete(writer, "EVENT_ENCRYPT")
+	delete(writer, "KAFKA_TOPIC")
+	if got = runProgram(t, writer, "forget", "anna"); got.code != cli.ExitOK ||
+		!strings.Contains(got.stderr, "stream plain encrypts no values now, and its keys were not searched") {
+		t.Errorf("beside a stream without encryption: %+v, want it named", got)
 	}
 }
 

@@ -22,27 +22,35 @@ func KeyConfig(st *config.Stream) keyring.Config {
 	}
 }
 
-// AllKeys returns KeyConfig, and the same of the other topics of keys that a stream of these settings has had and that
-// exist: each KAFKA_TOPIC has one, and the newest checkpoint names former ones. With an error, some may be absent.
-func AllKeys(ctx context.Context, s *config.Settings, st *config.Stream) ([]keyring.Config, error) {
-	all := []keyring.Config{KeyConfig(st)}
+// AllKeys returns KeyConfig of a stream with EVENT_ENCRYPT, and the same of the other topics of keys that a stream of
+// these settings has had and that exist: each KAFKA_TOPIC has one, also after EVENT_ENCRYPT was turned off, and the newest
+// checkpoint names former ones. With an error, some may be absent.
+func AllKeys(ctx context.Context, s *config.Settings, st *config.Stream) (all []keyring.Config, err error) {
+	names := []string{st.Kafka.Topic}
+	if st.Export.Private.Encrypts() {
+		all, names = append(all, KeyConfig(st)), nil
+	}
 	newest, err := bridge.Newest(ctx, st.Kafka.History())
 	errs := []error{err}
 	for i := range newest.Topics {
-		t, cfg := &newest.Topics[i], all[0]
-		present := slices.ContainsFunc(s.Streams, func(o config.Stream) bool {
-			return o.Kafka.Topic == t.Name && o.Export.Private.Encrypts()
-		})
-		if t.DeadLetters || present {
+		if t := &newest.Topics[i]; !t.DeadLetters && t.Name != st.Kafka.Topic {
+			names = append(names, t.Name)
+		}
+	}
+	for _, name := range names {
+		if slices.ContainsFunc(s.Streams, func(o config.Stream) bool {
+			return o.Kafka.Topic == name && o.Export.Private.Encrypts()
+		}) {
 			continue // the keys of another stream are left to that stream
 		}
-		cfg.Topic = kafkasink.KeysTopic(t.Name)
+		cfg := KeyConfig(st)
+		cfg.Topic = kafkasink.KeysTopic(name)
 		there, err := st.Kafka.Exists(ctx, cfg.Topic)
 		if there {
 			all = append(all, cfg)
 		}
 		// A route needs no grant for keys. If its topic was KAFKA_TOPIC before, it has the grant.
-		routed := slices.Contains(st.Export.Routes.Topics, t.Name)
+		routed := slices.Contains(st.Export.Routes.Topics, name)
 		if err != nil && (!routed || bridge.FaultOf(err).Reason != bridge.ReasonAuth) {
 			errs = append(errs, err)
 		}

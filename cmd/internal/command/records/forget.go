@@ -36,11 +36,12 @@ func newForgetCommand(a *cli.App) *cobra.Command {
 		Use:   "forget SUBJECT",
 		Short: "Make the encrypted values of a person unreadable",
 		Long: `Mark SUBJECT as forgotten in the topic <topic>.keys of each stream with
-EVENT_ENCRYPT, and of each former KAFKA_TOPIC that its checkpoint names and
-whose keys still exist; and delete the subject's data keys. The events stay, but
-nobody can decrypt their values, in any topic, replay or backup of the topics of
-events. SUBJECT is the value at EVENT_SUBJECT as the API sends it; - reads it
-from standard input, so that it is in no list of processes.
+EVENT_ENCRYPT, of each stream whose EVENT_ENCRYPT was turned off, and of each
+former KAFKA_TOPIC that a checkpoint names, if these keys still exist; and
+delete the subject's data keys. All of them require EVENT_ENCRYPT_KEY. The
+events stay, but nobody can decrypt their values, in any topic, replay or backup
+of the topics of events. SUBJECT is the value at EVENT_SUBJECT as the API sends
+it; - reads it from standard input, so that it is in no list of processes.
 
 Events of a forgotten subject that are published later have the constant
 "eb1:forgotten" in place of each value. A running process that has not read the

@@ -14,6 +14,7 @@ import (
 	"exportbridge/bridge/keyring"
 	"exportbridge/bridge/seal"
 	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/config"
 	"exportbridge/cmd/internal/process"
 )
 
@@ -44,12 +45,12 @@ func newKeysRewrapCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rewrap",
 		Short: "Wrap all data keys with the last master key",
-		Long: `Show which master keys the data keys in <topic>.keys need, of each stream with
-EVENT_ENCRYPT, and of each former KAFKA_TOPIC that its checkpoint names. With
---execute, wrap all of them with the last line of EVENT_ENCRYPT_KEY. Values stay
-as they are. Bridges may run, and forget too: a key that is deleted stays
-deleted. The command goes on after a failure, names the streams that failed, and
-may be repeated.
+		Long: `Show which master keys the data keys in <topic>.keys need, of each stream that
+has EVENT_ENCRYPT, or had it and still has keys, and of each former KAFKA_TOPIC
+that its checkpoint names. With --execute, wrap all of them with the last line
+of EVENT_ENCRYPT_KEY. Values stay as they are. Bridges may run, and forget too:
+a key that is deleted stays deleted. The command goes on after a failure, names
+the streams that failed, and may be repeated.
 
 Before, append the line to the files of all bridges and consumers and restart
 them: others cannot read what is wrapped with it. Afterwards, a line may leave
@@ -134,8 +135,8 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// eachKeys calls do with the topics of keys of each stream that encrypts values. There must be one. It goes on after
-// an error; the result has all of them, with the names of their streams.
+// eachKeys calls do with the topics of keys of each stream that encrypts values, or has done so. There must be one. It
+// goes on after an error; the result has all of them, with the names of their streams.
 func eachKeys(
 	ctx context.Context, a *cli.App, name string, do func(stream string, cfg keyring.Config) error,
 ) error {
@@ -146,29 +147,60 @@ func eachKeys(
 	if err != nil {
 		return err
 	}
-	found := false
+	done := make(map[string]bool)
 	var errs []error
-	for i := range s.Streams {
-		st := &s.Streams[i]
-		if name != "" && st.Name != name || !st.Export.Private.Encrypts() {
-			continue
+	for _, encrypts := range []bool{true, false} {
+		for i := range s.Streams {
+			st := &s.Streams[i]
+			if name != "" && st.Name != name || st.Export.Private.Encrypts() != encrypts {
+				continue
+			}
+			all, err := process.AllKeys(ctx, s, st)
+			if !encrypts {
+				all = slices.DeleteFunc(all, func(cfg keyring.Config) bool { return done[cfg.Topic] })
+				err = unseenKeys(a, st.Name, err)
+			}
+			for n, cfg := range all {
+				done[cfg.Topic] = true
+				if err := masterFault(st, cfg.Topic); err != nil {
+					errs = append(errs, err)
+					continue
+				}
+				errs = append(errs, keysError(st.Name, cfg.Topic, n > 0 || !encrypts, do(st.Name, cfg)))
+			}
+			errs = append(errs, keysError(st.Name, "", false, err))
 		}
-		found = true
-		if _, err := seal.ParseMaster(st.Export.Private.Master.Reveal()); err != nil {
-			errs = append(errs, cli.WrongUsage("set EVENT_ENCRYPT_KEY_FILE as for the bridge",
-				"stream %s: EVENT_ENCRYPT_KEY: %w", st.Name, err))
-			continue
-		}
-		all, err := process.AllKeys(ctx, s, st)
-		for n, cfg := range all {
-			errs = append(errs, keysError(st.Name, cfg.Topic, n > 0, do(st.Name, cfg)))
-		}
-		errs = append(errs, keysError(st.Name, "", false, err))
 	}
-	if !found {
-		return cli.Errorf(cli.ExitFailed, "set EVENT_ENCRYPT as for the bridge", "no stream encrypts values")
+	if err := errors.Join(errs...); err != nil || len(done) > 0 {
+		return err
 	}
-	return errors.Join(errs...)
+	return cli.Errorf(cli.ExitFailed, "set EVENT_ENCRYPT as for the bridge", "no stream encrypts values")
+}
+
+// unseenKeys drops the error that a stream without EVENT_ENCRYPT may not look for keys. Most such streams have never had
+// a topic of keys, nor its grants.
+func unseenKeys(a *cli.App, stream string, err error) error {
+	if err == nil || bridge.FaultOf(err).Reason != bridge.ReasonAuth {
+		return err
+	}
+	fmt.Fprintf(a.Stderr, "stream %s encrypts no values now, and its keys were not searched: %v\n"+
+		"If it had EVENT_ENCRYPT before, repeat the command as a user who may describe and write that topic.\n", stream, err)
+	return nil
+}
+
+// masterFault says why the keys of a topic cannot be read with EVENT_ENCRYPT_KEY.
+func masterFault(st *config.Stream, topic string) error {
+	master := st.Export.Private.Master.Reveal()
+	_, err := seal.ParseMaster(master)
+	switch {
+	case err == nil:
+		return nil
+	case master == "" && !st.Export.Private.Encrypts():
+		return cli.Errorf(cli.ExitFailed, "set EVENT_ENCRYPT_KEY_FILE as when the stream had EVENT_ENCRYPT; or, if nobody may "+
+			"read its values any longer, delete topic "+topic,
+			"stream %s: topic %s exists, and EVENT_ENCRYPT_KEY is not set: its values can be decrypted still", st.Name, topic)
+	}
+	return cli.WrongUsage("set EVENT_ENCRYPT_KEY_FILE as for the bridge", "stream %s: EVENT_ENCRYPT_KEY: %w", st.Name, err)
 }
 
 // keysError adds the stream and the hint to an error of a topic of keys, which may be a former one.
