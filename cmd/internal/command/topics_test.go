@@ -153,6 +153,45 @@ func TestTopicsErrors(t *testing.T) {
 	}
 }
 
+// TestTopicsBeyondAFailure: a topic that may not be created keeps topics create from no other one. What was created is
+// listed beside the error.
+func TestTopicsBeyondAFailure(t *testing.T) {
+	t.Parallel()
+	var acls []kfake.ACL
+	for _, topic := range []string{"export.first", "dlq.export.first", "dlq.export.second", "export.third", "dlq.export.third",
+		"exportbridge.checkpoints.jobs"} {
+		for _, operation := range []kmsg.ACLOperation{kmsg.ACLOperationCreate, kmsg.ACLOperationDescribe} {
+			acls = append(acls, kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: topic,
+				Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: operation, Allow: true})
+		}
+	}
+	for _, topic := range []string{"export.second", "exportbridge.checkpoints"} {
+		acls = append(acls, kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: topic,
+			Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: kmsg.ACLOperationDescribe, Allow: true})
+	}
+	for _, flags := range []string{"", " --json"} {
+		env := map[string]string{"REDIS_URL": "redis://" + servers.FreeAddress(t), "BRIDGE_STREAMS": "first,second,third"}
+		secureKafka(t, env, acls...)
+		got := runProgram(t, env, strings.Fields("topics create --execute"+flags)...)
+		if got.code != cli.ExitRefused || !strings.Contains(got.stderr, "stream second: ") ||
+			!strings.Contains(got.stderr, "--operation Create --topic export.second") {
+			t.Errorf("%+v, want the command that grants the topic of stream second", got)
+		}
+		created := []string{"export.first", "dlq.export.first", "exportbridge.checkpoints.jobs", "dlq.export.second",
+			"export.third", "dlq.export.third"}
+		if flags != "" {
+			var report setup.TopicsReport
+			must.Do(t, json.Unmarshal([]byte(got.stdout), &report))
+			if !slices.Equal(report.Created, created) || !report.Changed {
+				t.Errorf("created are %v, want %v", report.Created, created)
+			}
+			continue
+		}
+		wantLines(t, got.stdout, []string{`^export.first .* created `, `^export.second .* missing `,
+			`^dlq.export.second .* created `, `^export.third .* created `, `^6 topics created, 1 still missing.$`})
+	}
+}
+
 // TestTopicsWait: topics create waits for brokers that are still starting.
 func TestTopicsWait(t *testing.T) {
 	t.Parallel()

@@ -69,7 +69,9 @@ func newTopicsCreateCommand(a *cli.App) *cobra.Command {
 		Use:   "create",
 		Short: "Create missing topics",
 		Long: `Create missing topics with KAFKA_PARTITIONS, KAFKA_REPLICATION and
-KAFKA_RETENTION. Existing topics stay as they are.
+KAFKA_RETENTION. Existing topics stay as they are. The command goes on after a
+topic that it may not create, names the streams that failed, and lists what it
+created.
 
 Without --execute, the command is a dry run. With --wait, it waits for brokers
 that are still starting.`,
@@ -128,17 +130,33 @@ func runTopics(ctx context.Context, a *cli.App, o topicsOptions) error {
 	}
 	deadline := time.Now().Add(o.wait)
 	var report TopicsReport
+	var failed []error
 	for i := range s.Streams {
 		st := &s.Streams[i]
 		st.Kafka.Known = known(s, st.Name)
 		if err := report.await(ctx, a, st, o.execute, deadline); err != nil {
-			return err
+			failed = append(failed, explained(s, st.Name, err))
+			if bridge.FaultOf(err).Class == bridge.Transient { // the brokers are away for all
+				break
+			}
 		}
 	}
-	if *o.json {
-		return cli.PrintJSON(a.Stdout, report)
+	switch err := errors.Join(failed...); {
+	case len(failed) == len(s.Streams) && !report.Changed:
+		return err
+	case *o.json:
+		return errors.Join(cli.PrintJSON(a.Stdout, report), err)
+	default:
+		return errors.Join(printTopics(a, &report, o), err)
 	}
-	return printTopics(a, &report, o)
+}
+
+// explained adds the stream to an error, unless there is only one, and the exit code and the hint.
+func explained(s *config.Settings, stream string, err error) error {
+	if len(s.Streams) > 1 {
+		err = fmt.Errorf("stream %s: %w", stream, err)
+	}
+	return cli.Explain(err)
 }
 
 // await calls add until a broker answers, or until the deadline.
@@ -160,12 +178,12 @@ func (r *TopicsReport) await(
 	}
 }
 
-// add adds the topics of a stream. It creates missing ones if create is true.
+// add adds the topics of a stream. It creates missing ones if create is true. With an error, some may be created.
 func (r *TopicsReport) add(ctx context.Context, st *config.Stream, create bool) error {
 	needs := st.Kafka.Needs()
 	plan, err := needs.Plan(ctx)
 	if err != nil {
-		return cli.Explain(err)
+		return err
 	}
 	var missing []string
 	for _, topic := range plan.Topics {
@@ -173,46 +191,52 @@ func (r *TopicsReport) add(ctx context.Context, st *config.Stream, create bool) 
 			missing = append(missing, topic.Name)
 		}
 	}
+	var gone []*bridge.Fault
 	if len(missing) > 0 {
-		if err := r.addLost(ctx, needs, create); err != nil {
+		if gone, err = needs.Vanished(ctx); err != nil {
 			return err
 		}
 	}
+	var failed error
 	if create && len(missing) > 0 {
-		if plan, err = needs.Create(ctx); err != nil {
-			return cli.Explain(err)
+		if plan, failed = needs.Create(ctx); failed != nil {
+			if plan, err = needs.Plan(ctx); err != nil {
+				return failed
+			}
 		}
-		r.Changed = true
-		r.Created = append(r.Created, missing...)
+		for _, topic := range plan.Topics {
+			if slices.Contains(missing, topic.Name) && !topic.Lacks() {
+				r.Created = append(r.Created, topic.Name)
+			}
+		}
+		r.Changed = len(r.Created) > 0
 	}
+	r.addLost(gone, st.Name, create && failed == nil)
 	for _, topic := range plan.Topics {
 		known := func(t reportedTopic) bool { return t.Name == topic.Name }
-		if !slices.ContainsFunc(r.Topics, known) {
+		if i := slices.IndexFunc(r.Topics, known); i < 0 {
 			r.Topics = append(r.Topics, reportedTopic{st.Name, topic})
+		} else if r.Topics[i].Stream == st.Name { // an attempt that failed listed it
+			r.Topics[i].PlannedTopic = topic
 		}
 	}
 	r.ACLs, r.JobACLs = merged(r.ACLs, plan.ACLs), merged(r.JobACLs, plan.JobACLs)
-	return nil
+	return failed
 }
 
-// addLost adds the missing topics that held records.
-func (r *TopicsReport) addLost(ctx context.Context, needs *kafkaadmin.Stream, create bool) error {
-	gone, err := needs.Vanished(ctx)
-	if err != nil {
-		return cli.Explain(err)
-	}
+// addLost adds the missing topics of a stream that held records.
+func (r *TopicsReport) addLost(gone []*bridge.Fault, stream string, created bool) {
 	for _, fault := range gone {
 		f := warn(fault.Error(), fault.Hint)
-		if create { // the fault's own hint begins with the creation
+		if created { // the fault's own hint begins with the creation
 			f.Text += "; it was created again, empty"
 			f.Hint = process.NameStream("publish everything again: exportbridge cursor reset --to-earliest --execute; "+
-				"or keep the position: exportbridge cursor reset --to-current --execute", needs.Name)
+				"or keep the position: exportbridge cursor reset --to-current --execute", stream)
 		}
 		if !slices.Contains(r.Lost, f) {
 			r.Lost = append(r.Lost, f)
 		}
 	}
-	return nil
 }
 
 // knownTimeout bounds reading from Redis in a command that works without it.
@@ -344,8 +368,12 @@ func (r *TopicsReport) outcome(o topicsOptions) string {
 		lacking += fmt.Sprintf(" (%d for jobs, otherwise created on demand)", later)
 	}
 	switch {
+	case r.Changed && missing > 0:
+		return fmt.Sprintf("%s created, %d still missing.", cli.Counted(len(r.Created), "topic"), missing)
 	case r.Changed:
 		return cli.Counted(len(r.Created), "topic") + " created."
+	case o.execute && missing > 0:
+		return fmt.Sprintf("Nothing was created, %s.", lacking)
 	case missing+later == 0 && slices.ContainsFunc(r.Topics, func(t reportedTopic) bool { return t.Denied }):
 		return "Every required topic exists; nothing was changed."
 	case missing+later == 0:
