@@ -17,8 +17,11 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// foreignHint is the hint for a group with foreign members.
-const foreignHint = "set another BRIDGE_GROUP: other consumers use this one"
+// foreignGroup is the code of the fault of a group with foreign members, foreignHint its hint.
+const (
+	foreignGroup = "foreign_group"
+	foreignHint  = "set another BRIDGE_GROUP: other consumers use this one"
+)
 
 const (
 	// coordinatorRetry is the wait before the next request to a coordinator that is not
@@ -238,7 +241,7 @@ func (g *Group) hiddenMembers(ctx context.Context, client *kafkaclient.Client) e
 }
 
 func (g *Group) foreign(what string) *bridge.Fault {
-	return bridge.Blockf("foreign_group", bridge.ReasonOwner, foreignHint, "group %s has foreign members: %s", g.Name(), what)
+	return bridge.Blockf(foreignGroup, bridge.ReasonOwner, foreignHint, "group %s has foreign members: %s", g.Name(), what)
 }
 
 // subscribes reports whether a member subscribes to the checkpoint topic. It returns true

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/kafkagroup/units"
 )
@@ -58,6 +59,10 @@ type GroupStream struct {
 	// OwnGroup is a member of the stream's own group. It runs the stream, and all others
 	// wait.
 	OwnGroup string `json:"own_group,omitempty"`
+	// Blocked is why no process may begin the stream: its own group has members that are no
+	// bridges. Hint is what to do.
+	Blocked string `json:"blocked,omitempty"`
+	Hint    string `json:"hint,omitempty"`
 	// Error is why it is unknown whether a process runs the stream.
 	Error string `json:"error,omitempty"`
 }
@@ -82,7 +87,10 @@ func (g *Group) Overview(ctx context.Context, streams []*Group) (Overview, error
 		hidden := slices.ContainsFunc(members, func(l listed) bool { return l.unknown })
 		for i, s := range streams {
 			stream := streamOf(s.Stream, members)
+			fault := bridge.FaultOf(found[i].err)
 			switch stream.OwnGroup = found[i].member; {
+			case found[i].err != nil && fault.Code == foreignGroup:
+				stream.Blocked, stream.Hint = fault.Error(), fault.Hint
 			case found[i].err != nil:
 				stream.Error = found[i].err.Error()
 			case hidden && stream.Owner == "" && stream.OwnGroup == "":

@@ -48,7 +48,7 @@ func printGroup(a *cli.App, o *kafkagroup.Overview) error {
 		}
 		rows = append(rows, [2]string{name, processText(&o.Processes[i], o.Streams)})
 	}
-	rows = append(rows, waitingRows(o.Streams)...)
+	rows = slices.Concat(rows, blockedRows(o.Streams), waitingRows(o.Streams))
 	var text strings.Builder
 	_ = cli.PrintFields(&text, rows, a.Columns) // cannot fail in memory
 	_, err := io.WriteString(process.Exact(a.Stdout), text.String())
@@ -98,6 +98,25 @@ func processText(p *kafkagroup.GroupProcess, streams []kafkagroup.GroupStream) s
 	return text
 }
 
+// blockedRows lists the streams that no process may begin, and what to do.
+func blockedRows(streams []kafkagroup.GroupStream) (rows [][2]string) {
+	hint := ""
+	for i := range streams {
+		if s := &streams[i]; s.Blocked != "" {
+			text := s.Stream + ": " + s.Blocked
+			if s.Owner != "" {
+				text += "; assigned to " + s.Owner
+			}
+			rows, hint = append(rows, [2]string{"", text}), s.Hint
+		}
+	}
+	if len(rows) > 0 {
+		rows[0][0] = "blocked"
+		rows = append(rows, [2]string{"try", hint})
+	}
+	return rows
+}
+
 // waitingRows lists the streams that no process runs, including assigned streams that their
 // process does not run yet.
 func waitingRows(streams []kafkagroup.GroupStream) (rows [][2]string) {
@@ -105,6 +124,8 @@ func waitingRows(streams []kafkagroup.GroupStream) (rows [][2]string) {
 		s := &streams[i]
 		text := ""
 		switch {
+		case s.Blocked != "":
+			continue
 		case s.Error != "":
 			text = "unknown: " + s.Error
 		case s.OwnGroup != "":

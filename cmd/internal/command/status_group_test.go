@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkagroup"
@@ -102,5 +104,35 @@ func TestGenerationText(t *testing.T) {
 		if got := generationText(&o, now); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+}
+
+// TestStatusOfAGroupWithStrangers: consumers that are no bridges block a stream, which status --group says, with what
+// to do.
+func TestStatusOfAGroupWithStrangers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.env["BRIDGE_STREAMS"] = "events,users"
+	w.env["BRIDGE_GROUP"] = "exportbridge"
+	stranger := must.Get(kgo.NewClient(kgo.SeedBrokers(strings.Split(w.env["KAFKA_BROKERS"], ",")...),
+		kgo.ConsumerGroup("exportbridge.events"), kgo.ConsumeTopics("export.events")))(t)
+	t.Cleanup(stranger.Close)
+	want := regexp.MustCompile(`(?m)^  group      exportbridge.FLEET, no processes
+  blocked    events: group exportbridge.events has foreign members: client (.*\n +)*.*
+  try        .*BRIDGE_GROUP(.*\n +)*.*
+  waiting    users: no process lists it
+$`)
+	last := ""
+	kafkatest.Eventually(t, "show the stranger", func() (bool, error) {
+		last = runProgram(t, w.env, "status", "--group").stdout
+		return strings.Contains(last, "foreign"), nil
+	})
+	if !want.MatchString(last) {
+		t.Errorf("status --group says\n%s", last)
+	}
+	var o kafkagroup.Overview
+	must.Do(t, json.Unmarshal([]byte(runProgram(t, w.env, "status", "--group", "--json").stdout), &o))
+	if s := o.Streams[0]; s.Error != "" || !strings.Contains(s.Blocked, "foreign") || !strings.Contains(s.Hint, "BRIDGE_GROUP") {
+		t.Errorf("as JSON: %+v", s)
 	}
 }
