@@ -47,12 +47,13 @@ func (c *reportCache) of(stream string) *cachedReport {
 }
 
 // last returns the last report of a stream; false if there is none, or it is too old to be
-// shown.
+// shown. One in which no process reports the stream never is: until the next report, nothing
+// contradicts it.
 func (c *reportCache) last(stream string) (control.Report, bool) {
 	r := c.of(stream)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.report, time.Since(r.at) < reportUsable
+	return r.report, !r.at.IsZero() && (r.report.Live == nil || time.Since(r.at) < reportUsable)
 }
 
 // invalidate has the report of a stream read again.

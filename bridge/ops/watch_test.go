@@ -268,6 +268,34 @@ func TestReportsAreShared(t *testing.T) {
 	})
 }
 
+// TestManyUnknownStreams: a stream whose owner does not report stays unknown while so many streams are asked for that
+// its last report is old.
+func TestManyUnknownStreams(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const n = 40 * control.AtOnce // which takes 40 seconds
+		f := newFleet(n)
+		for i := range n {
+			own := &f.statuses[i]
+			own.Leader, own.State, own.CaughtUp = false, bridge.StateStandby, false
+			r := control.NewReport(own.Stream, bridge.ExactlyOnce)
+			r.Notes = []string{"live status unknown: Redis is away"}
+			f.reports[own.Stream] = r
+		}
+		w := watch(t, handlerOf(f), "")
+		<-time.After(41 * time.Second)
+		synctest.Wait()
+		w.took("briefs")
+		<-time.After(3 * time.Minute)
+		synctest.Wait()
+		for _, data := range w.took("briefs") {
+			if m := decoded[briefs](t, data); len(m.Briefs) > 0 {
+				t.Fatalf("%d streams changed, such as %+v", len(m.Briefs), m.Briefs[0])
+			}
+		}
+	})
+}
+
 // The detail of a stream of another process has that process's status, and the dependencies of
 // this process.
 func TestDetailOfAnotherProcess(t *testing.T) {
