@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
@@ -81,7 +82,8 @@ func TestOwnedAsked(t *testing.T) {
 // checkpoint topic and returns what commits it.
 func foreignTransaction(t *testing.T, cfg kafkastream.Config, id string) (end func()) {
 	t.Helper()
-	client := connect(t, cfg, kgo.TransactionalID(id), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	client := connect(t, cfg, kgo.TransactionalID(id), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.TransactionTimeout(2*kafkatest.Patience)) // no test waits for it
 	must.Do(t, client.BeginTransaction())
 	rec := &kgo.Record{Topic: cfg.CheckpointTopic, Partition: kafkasink.CheckpointPartition(cfg.Stream),
 		Key: []byte("foreign"), Value: []byte("x")}
@@ -176,6 +178,26 @@ func TestHeldBackByOurs(t *testing.T) {
 				t.Errorf("recover returned %v", err)
 			}
 		})
+	}
+}
+
+// TestHeldBackBesideAnAbsentBroker: a broker that does not answer hides no transaction of the others.
+func TestHeldBackBesideAnAbsentBroker(t *testing.T) {
+	t.Parallel()
+	c := kafkatest.Fake(t, kfake.NumBrokers(3))
+	cfg := config(t, c.ListenAddrs(), exactly, func(c *kafkastream.Config) { c.Group = c.Topic })
+	recovered(t, cfg)
+	killed := cfg.CheckpointTopic + ".killed"
+	foreignTransaction(t, cfg, killed)
+	coordinator := kadm.NewClient(connect(t, cfg)).FindTxnCoordinators(t.Context(), killed)[killed].NodeID
+	c.ControlKey(kmsg.ListTransactions.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		return nil, errors.New("away"), c.CurrentNode() == (coordinator+1)%3
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), freeing(false))
+	defer cancel()
+	if _, err := open(t, cfg).Recover(ctx, nil); !errors.Is(err, bridge.ErrNoCheckpoint) {
+		t.Errorf("recover returned %v", err)
 	}
 }
 
