@@ -341,19 +341,34 @@ func (g *Group) instanceID() *string {
 }
 
 // RunElsewhere reports whether a group of another BRIDGE_GROUP may run the stream. If that
-// is unknown, it returns true.
+// is unknown, it returns true. A broker that is away coordinates no group.
 func (g *Group) RunElsewhere(ctx context.Context) bool {
 	run, err := kafkaclient.With(ctx, &g.Config, "", func(ctx context.Context, client *kafkaclient.Client) (bool, error) {
 		names, err := g.others(ctx, client)
+		if parts, ok := errors.AsType[*kadm.ShardErrors](err); ok && !parts.AllFailed && !slices.ContainsFunc(parts.Errs, answered) {
+			err = nil
+		}
 		return len(names) > 0, err
 	})
 	return run || err != nil
 }
 
+// answered reports whether a broker answered with an error.
+func answered(e kadm.ShardError) bool {
+	_, ok := errors.AsType[*kerr.Error](e.Err)
+	return ok
+}
+
 // others returns the groups with members for a stream or job of this name, as far as this
 // user may see them.
 func (g *Group) others(ctx context.Context, client *kafkaclient.Client) ([]string, error) {
-	groups, err := kadm.NewClient(client.Client).ListGroups(ctx)
+	listing := ctx
+	if end, ok := ctx.Deadline(); ok { // a broker that is away takes all of the time
+		var cancel context.CancelFunc
+		listing, cancel = context.WithTimeout(ctx, time.Until(end)/2)
+		defer cancel()
+	}
+	groups, err := kadm.NewClient(client.Client).ListGroups(listing)
 	var names []string
 	for _, other := range groups.Sorted() {
 		runs := strings.HasSuffix(other.Group, "."+g.Stream)

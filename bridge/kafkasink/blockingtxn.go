@@ -34,7 +34,7 @@ var errNoBlockingTxn = errors.New("no open transaction found there")
 func (p *txnProducer) explainBlocked(
 	ctx context.Context, l *kafkaclient.PartitionLog, stable int64, waited time.Duration,
 ) *bridge.Fault {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 2*lookTimeout) // of two lists of all brokers, and of the abort
 	defer cancel()
 	where := fmt.Sprintf("partition %d of %s", l.Partition, l.Topic())
 	f := &bridge.Fault{

@@ -190,10 +190,12 @@ func TestHeldBackBesideAnAbsentBroker(t *testing.T) {
 	killed := cfg.CheckpointTopic + ".killed"
 	foreignTransaction(t, cfg, killed)
 	coordinator := kadm.NewClient(connect(t, cfg)).FindTxnCoordinators(t.Context(), killed)[killed].NodeID
-	c.ControlKey(kmsg.ListTransactions.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
-		c.KeepControl()
-		return nil, errors.New("away"), c.CurrentNode() == (coordinator+1)%3
-	})
+	for _, key := range []kmsg.Key{kmsg.ListTransactions, kmsg.ListGroups} { // which each broker is asked for
+		c.ControlKey(key.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
+			c.KeepControl()
+			return nil, errors.New("away"), c.CurrentNode() == (coordinator+1)%3
+		})
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), freeing(false))
 	defer cancel()
 	if _, err := open(t, cfg).Recover(ctx, nil); !errors.Is(err, bridge.ErrNoCheckpoint) {
