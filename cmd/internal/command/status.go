@@ -53,7 +53,8 @@ after a rewind or a restart.
 
 With --group it shows what Kafka knows of the processes with this BRIDGE_GROUP:
 their versions, the streams that each owns, and which streams wait for what.
-Redis and the processes are not asked.`,
+Redis and the processes are not asked. It exits with 1 if a group cannot be
+described.`,
 		Example: `  exportbridge status
   exportbridge status --watch
   exportbridge status --group

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -34,9 +35,23 @@ func showGroup(ctx context.Context, a *cli.App, name string, asJSON bool) error 
 	case err != nil:
 		return err
 	case asJSON:
-		return cli.PrintJSON(a.Stdout, &o)
+		err = cli.PrintJSON(a.Stdout, &o)
+	default:
+		err = printGroup(a, &o)
 	}
-	return printGroup(a, &o)
+	return cmp.Or(err, incomplete(&o))
+}
+
+// incomplete returns the error of an overview for which a group could not be described. During a rebalance nothing is
+// wrong.
+func incomplete(o *kafkagroup.Overview) error {
+	unknown := func(s kafkagroup.GroupStream) bool { return s.Error != "" }
+	i := slices.IndexFunc(o.Streams, unknown)
+	if i < 0 || slices.ContainsFunc(o.Processes, func(p kafkagroup.GroupProcess) bool { return p.Unknown }) {
+		return nil
+	}
+	return cli.Errorf(cli.ExitFailed, "exportbridge check", "the status of stream %s is incomplete: %s", o.Streams[i].Stream,
+		o.Streams[i].Error)
 }
 
 func printGroup(a *cli.App, o *kafkagroup.Overview) error {

@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/bridgetest/must"
@@ -134,5 +136,22 @@ $`)
 	must.Do(t, json.Unmarshal([]byte(runProgram(t, w.env, "status", "--group", "--json").stdout), &o))
 	if s := o.Streams[0]; s.Error != "" || !strings.Contains(s.Blocked, "foreign") || !strings.Contains(s.Hint, "BRIDGE_GROUP") {
 		t.Errorf("as JSON: %+v", s)
+	}
+}
+
+// TestStatusOfAHiddenGroup: the exit code says that a group cannot be described, also with --json.
+func TestStatusOfAHiddenGroup(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	secureKafka(t, w.env, kfake.ACL{
+		Resource: kmsg.ACLResourceTypeGroup, Name: "exportbridge.FLEET", Pattern: kmsg.ACLResourcePatternTypeLiteral,
+		Operation: kmsg.ACLOperationAll, Allow: true,
+	})
+	for _, args := range [][]string{{"status", "--group"}, {"status", "--group", "--json"}} {
+		got := runProgram(t, w.env, args...)
+		if got.code != cli.ExitFailed || !strings.Contains(got.stdout, "GROUP_AUTHORIZATION_FAILED") ||
+			!strings.Contains(got.stderr, "the status of stream events is incomplete: ") {
+			t.Errorf("%v: %+v", args, got)
+		}
 	}
 }
