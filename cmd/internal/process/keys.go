@@ -31,6 +31,9 @@ func AllKeys(ctx context.Context, s *config.Settings, st *config.Stream) (all []
 		all, names = append(all, KeyConfig(st)), nil
 	}
 	newest, err := bridge.Newest(ctx, st.Kafka.History())
+	if err != nil && bridge.FaultOf(err).Class == bridge.Transient { // the brokers are away
+		return all, err
+	}
 	errs := []error{err}
 	for i := range newest.Topics {
 		if t := &newest.Topics[i]; !t.DeadLetters && t.Name != st.Kafka.Topic {
