@@ -75,7 +75,14 @@ func (s *session) recoverInvalidCursor(ctx context.Context, was bridge.Checkpoin
 // returns the zero checkpoint and adds the cause to the fault.
 func (e *Engine) previousCursor(ctx context.Context, was bridge.Checkpoint,
 	fault *bridge.Fault) (bridge.Checkpoint, error) {
-	before, err := e.ports.History.Before(ctx, was, func(p *bridge.Checkpoint) bool { return p.Cursor != was.Cursor })
+	sameList, epoch, change := true, was.Epoch, was.Change
+	before, err := e.ports.History.Before(ctx, was, func(p *bridge.Checkpoint) bool {
+		if p.Epoch != epoch { // the change that began the later epoch may have accepted another list
+			sameList = sameList && change != nil && change.AcceptSource == "" && change.From.Epoch == p.Epoch
+		}
+		epoch, change = p.Epoch, p.Change
+		return p.Cursor != was.Cursor
+	})
 	switch {
 	case errors.Is(err, bridge.ErrNoCheckpoint):
 		fault.Err = fmt.Errorf("%w; the history has no earlier cursor", fault.Err)
@@ -88,8 +95,7 @@ func (e *Engine) previousCursor(ctx context.Context, was bridge.Checkpoint,
 			strings.Join(other, ", "))
 		return bridge.Checkpoint{}, nil
 	}
-	// A reset, which begins an epoch, may have accepted another list.
-	if before.Epoch != was.Epoch && was.Origin.Request.Known() && !before.Origin.Request.Known() {
+	if !sameList && was.Origin.Request.Known() && !before.Origin.Request.Known() {
 		fault.Err = fmt.Errorf("%w; nothing is known of the request of the previous cursor, from before a reset", fault.Err)
 		return bridge.Checkpoint{}, nil
 	}

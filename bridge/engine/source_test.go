@@ -3,7 +3,6 @@ package engine_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -416,33 +415,37 @@ func TestApplyElsewhereFirst(t *testing.T) {
 }
 
 // TestPreviousOfUnknownRequest: a cursor from before a reset that accepted another list may be of the
-// list before, if nothing is known of its request.
+// list before, if nothing is known of its request. A pause accepts no list.
 func TestPreviousOfUnknownRequest(t *testing.T) {
 	t.Parallel()
-	for _, moved := range []bool{false, true} {
-		exactRow(t, fmt.Sprint("moved: ", moved), bridgetest.Export{}, func(r *harness) {
+	for _, change := range []string{"none", "pause", "list"} {
+		exactRow(t, change, bridgetest.Export{}, func(r *harness) {
 			r.ran(25, 5*time.Second)
 			r.cfg.Origin.Request = request("a", "one")
 			r.ran(0, time.Minute)
 			r.wantRequest(r.cfg.Origin.Request)
 			want, state := bridge.StateIdle, bridge.Reason("")
-			if moved {
+			if change == "list" {
 				want, state = bridge.StateBlocked, bridge.ReasonCursor
 				r.cfg.Origin.Request = request("a", "two")
 			}
 			r.startRecovering("previous")
 			r.after(time.Minute)
 			at := r.store.Checkpoint()
-			if moved {
+			switch change {
+			case "list":
 				r.applied(r.accept("r1", stay(at), r.cfg.Origin.Request.Digest()))
-				r.after(time.Minute)
+			case "pause":
+				r.applied(r.ask("p", bridge.KindPause, bridge.Forever))
+				r.applied(r.ask("r", bridge.KindResume, 0))
 			}
+			r.after(time.Minute)
 			r.wantRequest(r.cfg.Origin.Request)
 			r.expire(at.Cursor, func(to bridge.Position) bool { return to.Cursor != "" && to.Cursor != at.Cursor })
 			r.source.Grow(3)
 			r.after(5 * time.Minute)
 			r.wantState(want, state)
-			if s := r.bridge.Status(); moved && !strings.Contains(s.Error, "nothing is known of the request of the previous cursor") {
+			if s := r.bridge.Status(); change == "list" && !strings.Contains(s.Error, "nothing is known of the request of the previous cursor") {
 				r.t.Error(s.Error)
 			}
 		})
