@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
@@ -24,6 +25,10 @@ type leadership struct{ broker, epoch int32 }
 // leader raises the epoch. Within an epoch the names may differ: where any broker serves any
 // partition, as on object storage, they do.
 func (c *Client) AgreeOnLeaders(ctx context.Context, topics ...string) error {
+	return agreeOnLeaders(ctx, c.Client, topics)
+}
+
+func agreeOnLeaders(ctx context.Context, c *kgo.Client, topics []string) error {
 	if len(c.DiscoveredBrokers()) == 0 { // a new client knows none
 		if _, err := metadataRequest(topics).RequestWith(ctx, c); err != nil {
 			return fmt.Errorf("describe topics: %w", err)

@@ -41,6 +41,12 @@ func TestAgreeOnLeaders(t *testing.T) {
 	if fault.Code != "leaders_differ" {
 		t.Errorf("%+v", fault)
 	}
+	for _, current := range []bool{false, true} {
+		r := kafkaclient.TopicReader{Open: cfg.Open, Name: "events", Current: current}
+		if _, err := r.Ends(t.Context()); (err != nil) != current {
+			t.Errorf("a reader, current ends: %t: %v", current, err)
+		}
+	}
 	stuck.Topics[0].Partitions[0].LeaderEpoch = epoch // brokers may all serve a partition
 	must.Do(t, client.AgreeOnLeaders(t.Context(), "events"))
 }

@@ -17,6 +17,8 @@ type TopicReader struct {
 	Open    func(...kgo.Opt) (*Client, error)
 	Name    string
 	Further []string
+	// Current is set if Ends must lack no record: see AgreeOnLeaders.
+	Current bool
 	// Patience, Small and Waiting are as in Log.
 	Patience time.Duration
 	Small    bool
@@ -76,7 +78,14 @@ func (r *TopicReader) Bounds(ctx context.Context) (map[int32]Span, error) {
 
 // Ends is Log.Ends.
 func (r *TopicReader) Ends(ctx context.Context) (map[int32]int64, error) {
-	return gather(r, func(l *Log) (map[int32]int64, error) { return l.Ends(ctx) })
+	return gather(r, func(l *Log) (map[int32]int64, error) {
+		if r.Current {
+			if err := agreeOnLeaders(ctx, l.client, []string{l.name}); err != nil {
+				return nil, err
+			}
+		}
+		return l.Ends(ctx)
+	})
 }
 
 // After is Log.After.

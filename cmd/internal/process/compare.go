@@ -47,6 +47,7 @@ func ComparedTopics(
 	}
 	topics, letters := st.Kafka.Topics(), st.Kafka.DeadTopic()
 	events, dead = new(reader), new(reader)
+	events.Current, dead.Current = true, true // a repair publishes what they lack
 	events.Name, events.Further = st.Kafka.Topic, slices.Clone(st.Export.Routes.Topics)
 	for i, t := range append([]bridge.TopicState{{Name: letters, DeadLetters: true}}, newest.Topics...) {
 		if slices.Contains(topics.OfEvents(), t.Name) || i > 0 && t.DeadLetters && t.Name == letters {
