@@ -215,7 +215,7 @@ var verifyHints = map[reconcile.Reason]string{
 	reconcile.OtherRules:   "compare a range that was published under today's rules, or replay into a new topic",
 	reconcile.OtherRoutes:  bridge.SameRoutesHint,
 	reconcile.CutOff:       cli.EngineHints[bridge.HintFullPage],
-	reconcile.Endless:      cli.EngineHints[bridge.HintEndless],
+	reconcile.Endless:      "try a smaller range; if it has as many empty pages, " + cli.EngineHints[bridge.HintEndless],
 	reconcile.CursorCycle:  "report it to the operator of the API, or try a smaller range",
 }
 

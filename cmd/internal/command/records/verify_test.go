@@ -43,6 +43,7 @@ func TestVerifyErrors(t *testing.T) {
 		{reconcile.NotPassed, noon + 250, "--to 2026-11-01T12:00:00.25Z"},
 		{reconcile.NotKept, noon, "--from 2026-11-01T12:00:00Z"},
 		{reconcile.NotKept, noon + 1, "--from 2026-11-01T12:00:00.001Z"},
+		{reconcile.Endless, 0, "try a smaller range; if it has as many empty pages, " + cli.EngineHints[bridge.HintEndless]},
 	} {
 		refused := &reconcile.RejectedError{Reason: want.why, Position: want.at}
 		if exit, ok := errors.AsType[*cli.Error](verifyError(refused)); !ok || exit.Hint != want.hint {
