@@ -111,3 +111,42 @@ func TestRangeNotOver(t *testing.T) {
 		}
 	})
 }
+
+// once answers one request from a cache, with the Date of long ago.
+type once struct {
+	*numbered
+	requests, wrong int
+}
+
+func (o *once) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
+	p, err := o.numbered.Fetch(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	p.ServerTime = time.Now()
+	if o.requests++; o.requests == o.wrong {
+		p.ServerTime = time.UnixMilli(second(-24 * 3600))
+	}
+	return p, nil
+}
+
+// TestOneOldDate: a range is read to its end although one answer has an old Date.
+func TestOneOldDate(t *testing.T) {
+	inOwnWorld(t, nil, nil, func(t *testing.T, w *world) {
+		list := &numbered{w.ports.Source, bridgetest.List{Size: 4}}
+		for _, i := range items(50) {
+			list.list.Items = append(list.list.Items, bridge.Event{Raw: []byte(i.raw()), ID: []byte(i.id), Time: i.at})
+		}
+		cfg := windows.DefaultConfig()
+		cfg.PageSize, cfg.MaxBytes, cfg.Timeout = 4, 1<<20, time.Minute
+		w.cfg.From = second(-6 * 3600) // several parts
+		api := &once{numbered: list}
+		for more := true; more; more = api.requests >= api.wrong {
+			api.requests, api.wrong = 0, api.wrong+1
+			w.ports.Source, w.ports.Ranges = list, windows.NewRange(api, cfg)
+			if found, err := w.run(reconcile.Compare); err != nil || found.API != 50 {
+				t.Errorf("request %d: %+v, %v", api.wrong, found, err)
+			}
+		}
+	})
+}

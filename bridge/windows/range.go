@@ -70,7 +70,7 @@ func (r *Range) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, er
 // find lists parts from p on until one has items, or the range ends.
 func (r *Range) find(ctx context.Context, at bridge.Position, p place) error {
 	l := r.lister
-	asked := !l.learned
+	asked := !l.learned // for the time, since the last page
 	if err := l.learn(ctx, p.start); err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (r *Range) find(ctx context.Context, at bridge.Position, p place) error {
 			r.cut(at, p, to, c)
 			return nil
 		}
-		p = place{start: p.start, end: p.end, from: to}
+		p, asked = place{start: p.start, end: p.end, from: to}, false
 		if to < p.end && time.Since(began) > patience {
 			r.pending = append(r.pending, l.page(at, at.Cursor, p.cursor(), l.clock.response()))
 			return nil
