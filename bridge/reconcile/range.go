@@ -72,9 +72,9 @@ func (r *rangeReader) each(ctx context.Context, from, to int64, visit func(*brid
 			return err
 		case tail && r.lists && shows.Before(time.UnixMilli(to)):
 			return notOver(shows.UnixMilli(), from)
-		case tail && r.mayBeCutOff(next, items) && to-from > 1:
+		case tail && r.mayBeCutOff(items) && to-from > 1:
 			return errTooMany
-		case tail && r.mayBeCutOff(next, items):
+		case tail && r.mayBeCutOff(items):
 			return reject(CutOff, "a full page of %d items of the millisecond %s names no next one: more events may follow",
 				items, bridge.InstantText(from))
 		case tail:
@@ -98,10 +98,10 @@ func (r *rangeReader) each(ctx context.Context, from, to int64, visit func(*brid
 	}
 }
 
-// mayBeCutOff reports whether the API may hold back items after the last page. It has not named another
+// mayBeCutOff reports whether the API may hold back items after the first page. It has not named another
 // page so far. The end of a list that is read by windows is proven.
-func (r *rangeReader) mayBeCutOff(next string, items int) bool {
-	return !r.lists && !r.paged && r.pageSize > 0 && items > 1 && items >= r.pageSize && (next != "" || !r.endExplicit)
+func (r *rangeReader) mayBeCutOff(items int) bool {
+	return !r.lists && !r.paged && !r.endExplicit && r.pageSize > 0 && items > 1 && items >= r.pageSize
 }
 
 // notOver rejects a range of which the source has read nothing after a time, by the API's clock.
