@@ -485,29 +485,3 @@ func TestRepairWithoutIngestionInParts(t *testing.T) {
 		w.repaired()
 	})
 }
-
-// behind is an export whose last page comes from a server with a clock that is behind.
-type behind struct{ reconcile.Source }
-
-func (b behind) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
-	p, err := b.Source.Fetch(ctx, at)
-	if err == nil && p.Next == "" {
-		p.ServerTime = p.ServerTime.Add(-time.Minute)
-	}
-	return p, err
-}
-
-// TestRepairClockBehind: the stream has passed what was read once it is after the latest Date of the
-// pages, not after the last one.
-func TestRepairClockBehind(t *testing.T) {
-	all := withoutIngestion(items(10))
-	inOwnWorld(t, all, all[:5], func(t *testing.T, w *world) {
-		w.ports.Source = behind{w.ports.Source}
-		w.live.commit(atEnd(6, time.Now().Add(-time.Second).UnixMilli()))
-		time.AfterFunc(10*time.Second, func() {
-			w.topic.Append(1, all[5].record())
-			w.live.commit(atEnd(7, time.Now().UnixMilli()))
-		})
-		want(t, "repaired", w.must(reconcile.Repair), counts{API: 10, Held: 6, Missing: 4})
-	})
-}
