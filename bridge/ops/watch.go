@@ -15,6 +15,9 @@ const (
 	// reportUsable the age at which it is no longer shown.
 	reportKept   = 5 * time.Second
 	reportUsable = 30 * time.Second
+	// unknownUsable is reportUsable of a stream that no process reports. Without Redis, a round
+	// of questions about a thousand streams takes minutes.
+	unknownUsable = 10 * time.Minute
 	// briefsKept is how long the briefs of all streams are kept.
 	briefsKept = time.Second
 )
@@ -46,14 +49,25 @@ func (c *reportCache) of(stream string) *cachedReport {
 	return c.all[stream]
 }
 
-// last returns the last report of a stream; false if there is none, or it is too old to be
-// shown. One in which no process reports the stream never is: until the next report, nothing
-// contradicts it.
-func (c *reportCache) last(stream string) (control.Report, bool) {
+// last returns the last report of a stream that has this status in this process; false if there is
+// none, or it is too old to be shown.
+func (c *reportCache) last(own *bridge.Status) (control.Report, bool) {
+	r := c.of(own.Stream)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	usable := reportUsable
+	if r.report.Live == nil && !own.Leader {
+		usable = unknownUsable
+	}
+	return r.report, time.Since(r.at) < usable
+}
+
+// drop forgets the report of a stream that this process owns: it says nothing of the next owner.
+func (c *reportCache) drop(stream string) {
 	r := c.of(stream)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.report, !r.at.IsZero() && (r.report.Live == nil || time.Since(r.at) < reportUsable)
+	r.at = time.Time{}
 }
 
 // invalidate has the report of a stream read again.
@@ -137,7 +151,9 @@ func (w *watcher) glance(ctx context.Context) {
 	all := w.streams()
 	control.Each(len(all), func(i int) {
 		own := all[i].Status()
-		if c := w.controller(own.Stream); c != nil && !own.Leader {
+		if own.Leader {
+			w.glances.drop(own.Stream)
+		} else if c := w.controller(own.Stream); c != nil {
 			w.glances.refresh(ctx, own.Stream, c.Glance)
 		}
 	})
@@ -148,7 +164,7 @@ func (w *watcher) glance(ctx context.Context) {
 // process stands by for an owner that does not report, Live is nil: its own calm state would
 // hide that nobody may run the stream.
 func merged(own *bridge.Status, cache *reportCache, now time.Time) (r control.Report, asked, elsewhere bool) {
-	r, asked = cache.last(own.Stream)
+	r, asked = cache.last(own)
 	if !asked {
 		r = control.NewReport(own.Stream, own.Mode)
 	}

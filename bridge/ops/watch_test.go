@@ -296,6 +296,43 @@ func TestManyUnknownStreams(t *testing.T) {
 	})
 }
 
+// TestOldUnknownStream: a report in which no process reports a stream says nothing once this process has
+// owned it, nor long after the last feed.
+func TestOldUnknownStream(t *testing.T) {
+	t.Parallel()
+	for name, owns := range map[string]bool{"another owner": true, "an hour without a feed": false} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFleet(1)
+			standby := func(own *bridge.Status) { own.Leader, own.State, own.CaughtUp = false, bridge.StateStandby, false }
+			f.change(0, standby)
+			h := handlerOf(f)
+			w := watch(t, h, "")
+			<-time.After(5 * time.Second)
+			if owns {
+				f.change(0, func(own *bridge.Status) { own.Leader, own.State = true, bridge.StateIdle })
+				<-time.After(5 * time.Second)
+			}
+			w.leave()
+			<-w.ended
+			if f.change(0, standby); owns {
+				<-time.After(2 * time.Second)
+			} else {
+				<-time.After(time.Hour)
+			}
+			w = watch(t, h, "")
+			<-time.After(500 * time.Millisecond) // a report takes a second
+			synctest.Wait()
+			data := w.took("briefs")
+			if len(data) == 0 {
+				t.Fatalf("%s: no briefs", name)
+			}
+			if b := decoded[briefs](t, data[0]).Briefs[0]; b.Condition != bridge.StateStandby {
+				t.Errorf("%s: the stream is %+v", name, b)
+			}
+		})
+	}
+}
+
 // The detail of a stream of another process has that process's status, and the dependencies of
 // this process.
 func TestDetailOfAnotherProcess(t *testing.T) {
