@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/engine"
@@ -21,7 +22,7 @@ func checkResumption(ctx context.Context, st *config.Stream, redis bridge.Checkp
 			"check again, or raise --timeout")}
 	}
 	if kafka.Zero() && redis.Zero() {
-		return checkLost(ctx, st)
+		return checkLost(ctx, st.Kafka.Needs().Past.Holds, st.Kafka.History().Since)
 	}
 	at, lost, err := st.Engine.Resumption(kafka, redis)
 	switch {
@@ -38,15 +39,27 @@ func checkResumption(ctx context.Context, st *config.Stream, redis bridge.Checkp
 		lost, at.Version), cli.EngineHints[bridge.HintCheckpointBehind])}
 }
 
-// checkLost checks that a stream without a checkpoint is new.
-func checkLost(ctx context.Context, st *config.Stream) []finding {
-	switch holds, err := st.Kafka.Needs().Past.Holds(ctx); {
-	case err != nil && ctx.Err() != nil:
+// checkLost checks that a stream without a checkpoint is new. holds searches the topics for its
+// events, since is CheckpointHistory.Since.
+func checkLost(
+	ctx context.Context, holds func(context.Context) (bool, error),
+	since func(context.Context, bridge.Version) (bridge.Checkpoint, error),
+) []finding {
+	held, err := holds(ctx)
+	if kafkaclient.IsMissing(err) {
+		return nil // a run may create the topic
+	}
+	var first bridge.Checkpoint
+	if held { // by a stream that began just now, or whose checkpoint an open transaction hides
+		first, err = since(ctx, bridge.Version{Epoch: math.MaxInt64})
+	}
+	switch {
+	case err != nil && (held || ctx.Err() != nil || bridge.FaultOf(err).HintCode == bridge.HintCheckpointUnknown):
 		return []finding{info("whether the topic holds events of this stream, which has no checkpoint, is unknown",
-			"raise --timeout to search the topic")}
-	case err != nil && !kafkaclient.IsMissing(err): // a run may create the topic
+			"raise --timeout to search longer; a run begins when its search is finished")}
+	case err != nil:
 		return []finding{failure(err)}
-	case holds:
+	case held && first.Zero():
 		return []finding{blocking(engine.CheckpointLost())}
 	}
 	return nil
