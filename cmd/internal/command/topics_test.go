@@ -192,6 +192,34 @@ func TestTopicsBeyondAFailure(t *testing.T) {
 	}
 }
 
+// TestTopicsUnknown: topics do not all exist as far as is known if a stream could not be planned.
+func TestTopicsUnknown(t *testing.T) {
+	t.Parallel()
+	var acls []kfake.ACL
+	for _, topic := range []string{"export.first", "dlq.export.first", "exportbridge.checkpoints", "exportbridge.checkpoints.jobs"} {
+		for _, operation := range []kmsg.ACLOperation{kmsg.ACLOperationCreate, kmsg.ACLOperationDescribe} {
+			acls = append(acls, kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: topic,
+				Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: operation, Allow: true})
+		}
+	}
+	env := map[string]string{"REDIS_URL": "redis://" + servers.FreeAddress(t), "BRIDGE_STREAMS": "first"}
+	secureKafka(t, env, acls...)
+	if got := runProgram(t, env, "topics", "create", "--execute"); got.code != cli.ExitOK {
+		t.Fatalf("%+v", got)
+	}
+	env["BRIDGE_STREAMS"] = "first,second"
+	got := runProgram(t, env, "topics", "plan")
+	if got.code != cli.ExitRefused || strings.Contains(got.stdout, "topic exists") ||
+		!strings.Contains(got.stderr, "stream second: ") {
+		t.Errorf("%+v", got)
+	}
+	wantLines(t, got.stdout, []string{`^export.first .* exists `, `^Nothing was changed; other streams failed.$`})
+	env["KAFKA_BROKERS"] = servers.FreeAddress(t)
+	if got = runProgram(t, env, "topics", "plan"); got.code != cli.ExitFailed || got.stdout != "" {
+		t.Errorf("without brokers: %+v", got)
+	}
+}
+
 // TestTopicsWait: topics create waits for brokers that are still starting.
 func TestTopicsWait(t *testing.T) {
 	t.Parallel()

@@ -109,6 +109,8 @@ type TopicsReport struct {
 	Created []string `json:"created,omitempty"`
 	// Changed is false for a dry run and where nothing was missing.
 	Changed bool `json:"changed"`
+
+	partial bool // the topics of some streams are unknown
 }
 
 // reportedTopic is a topic and the first stream that needs it.
@@ -141,8 +143,9 @@ func runTopics(ctx context.Context, a *cli.App, o topicsOptions) error {
 			}
 		}
 	}
+	report.partial = len(failed) > 0
 	switch err := errors.Join(failed...); {
-	case len(failed) == len(s.Streams) && !report.Changed:
+	case len(report.Topics) == 0, len(failed) == len(s.Streams) && !report.Changed:
 		return err
 	case *o.json:
 		return errors.Join(cli.PrintJSON(a.Stdout, report), err)
@@ -374,6 +377,8 @@ func (r *TopicsReport) outcome(o topicsOptions) string {
 		return cli.Counted(len(r.Created), "topic") + " created."
 	case o.execute && missing > 0:
 		return fmt.Sprintf("Nothing was created, %s.", lacking)
+	case missing == 0 && r.partial:
+		return "Nothing was changed; other streams failed."
 	case missing+later == 0 && slices.ContainsFunc(r.Topics, func(t reportedTopic) bool { return t.Denied }):
 		return "Every required topic exists; nothing was changed."
 	case missing+later == 0:
