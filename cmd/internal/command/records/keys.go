@@ -177,10 +177,15 @@ func eachKeys(
 	return cli.Errorf(cli.ExitFailed, "set EVENT_ENCRYPT as for the bridge", "no stream encrypts values")
 }
 
-// unseenKeys drops the error that a stream without EVENT_ENCRYPT may not look for keys. Most such streams have never had
-// a topic of keys, nor its grants.
+// unseenKeys drops the errors of process.AllKeys if each says that a stream without EVENT_ENCRYPT may not look for keys.
+// Most such streams have never had a topic of keys, nor its grants.
 func unseenKeys(a *cli.App, stream string, err error) error {
-	if err == nil || bridge.FaultOf(err).Reason != bridge.ReasonAuth {
+	all, ok := errors.AsType[interface {
+		error
+		Unwrap() []error
+	}](err)
+	other := func(e error) bool { return bridge.FaultOf(e).Reason != bridge.ReasonAuth }
+	if !ok || slices.ContainsFunc(all.Unwrap(), other) {
 		return err
 	}
 	fmt.Fprintf(a.Stderr, "stream %s encrypts no values now, and its keys were not searched: %v\n"+
