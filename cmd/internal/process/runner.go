@@ -116,7 +116,11 @@ func (r *runner) start(st *stream) {
 	r.p.adopt(st)
 	r.running++
 	finished := make(chan struct{})
-	unneeded := context.AfterFunc(ctx, func() { abandon(finished, st) })
+	r.group.Add(1)
+	unneeded := context.AfterFunc(ctx, func() {
+		defer r.group.Done()
+		abandon(finished, st)
+	})
 	var attesting sync.WaitGroup
 	if st.attest != nil {
 		attesting.Go(func() { st.attest.Run(ctx) })
@@ -128,7 +132,9 @@ func (r *runner) start(st *stream) {
 		}
 		st.leave(r.p.log)
 		close(finished)
-		unneeded()
+		if unneeded() {
+			r.group.Done()
+		}
 		stop()
 		attesting.Wait()
 		if st.gone.Load() {
