@@ -100,19 +100,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	soft, cancel := context.WithCancel(ctx)
 	defer cancel()
 
+	onTime := Overdue(ctx, e.cfg.ShutdownTimeout, func() { abandon(ErrShutdown) })
 	var background sync.WaitGroup
-	finished := make(chan struct{})
-	background.Add(1)
-	unneeded := context.AfterFunc(ctx, func() {
-		defer background.Done()
-		late := time.NewTimer(e.cfg.ShutdownTimeout)
-		defer late.Stop()
-		select {
-		case <-late.C:
-			abandon(ErrShutdown)
-		case <-finished:
-		}
-	})
 	commands := make(chan *bridge.Command)
 	if e.ports.Inbox != nil {
 		background.Go(func() { e.readInbox(soft, commands) })
@@ -121,15 +110,37 @@ func (e *Engine) Run(ctx context.Context) error {
 	err := owner.own(soft, hard)
 	e.watchdog.wait() // a run that has ended is not a stalled loop
 	cancel()
-	close(finished)
-	if unneeded() {
-		background.Done()
-	}
+	onTime()
 	background.Wait()
 	if errors.Is(context.Cause(hard), ErrShutdown) {
 		err = fmt.Errorf("stream %s: %w", e.cfg.Stream, ErrShutdown)
 	}
 	return err
+}
+
+// Overdue calls late if done is not called within grace after the end of ctx. done waits for a
+// call that has begun. Until ctx ends, no goroutine waits.
+func Overdue(ctx context.Context, grace time.Duration, late func()) (done func()) {
+	finished := make(chan struct{})
+	var waiting sync.WaitGroup
+	waiting.Add(1)
+	unneeded := context.AfterFunc(ctx, func() {
+		defer waiting.Done()
+		end := time.NewTimer(grace)
+		defer end.Stop()
+		select {
+		case <-end.C:
+			late()
+		case <-finished:
+		}
+	})
+	return func() {
+		close(finished)
+		if unneeded() {
+			waiting.Done()
+		}
+		waiting.Wait()
+	}
 }
 
 // readInbox passes commands to the loop. A command stays in the inbox until it is answered,

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
+	"exportbridge/bridge/engine"
 	"exportbridge/cmd/internal/config"
 )
 
@@ -115,12 +115,8 @@ func (r *runner) start(st *stream) {
 	st.run.started, st.run.stop, st.run.after = true, stop, nil
 	r.p.adopt(st)
 	r.running++
-	finished := make(chan struct{})
-	r.group.Add(1)
-	unneeded := context.AfterFunc(ctx, func() {
-		defer r.group.Done()
-		abandon(finished, st)
-	})
+	// A stopped stream that waits for unreachable brokers does not hold up the end.
+	onTime := engine.Overdue(ctx, st.shutdown+endTimeout/2, func() { st.owner.Abandon() })
 	var attesting sync.WaitGroup
 	if st.attest != nil {
 		attesting.Go(func() { st.attest.Run(ctx) })
@@ -131,10 +127,7 @@ func (r *runner) start(st *stream) {
 			r.p.log.Error("stream ended", logStream, st.name, logError, err)
 		}
 		st.leave(r.p.log)
-		close(finished)
-		if unneeded() {
-			r.group.Done()
-		}
+		onTime()
 		stop()
 		attesting.Wait()
 		if st.gone.Load() {
@@ -167,18 +160,6 @@ func (r *runner) end(st *stream) {
 	r.p.release(st) // the run may have ended by itself just before a reload
 	if r.p.streams.named(st.name) == nil {
 		r.p.metrics.RemoveStream(st.name)
-	}
-}
-
-// abandon ends a stopped stream's wait for unreachable brokers, unless the stream finishes
-// before.
-func abandon(finished <-chan struct{}, st *stream) {
-	late := time.NewTimer(st.shutdown + endTimeout/2)
-	defer late.Stop()
-	select {
-	case <-late.C:
-		st.owner.Abandon()
-	case <-finished:
 	}
 }
 
