@@ -1,7 +1,6 @@
 package setup
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -27,7 +26,7 @@ func checkResumption(ctx context.Context, st *config.Stream, redis bridge.Checkp
 	at, lost, err := st.Engine.Resumption(kafka, redis)
 	switch {
 	case err != nil:
-		return []finding{blocking(err)}
+		return []finding{failure(err)}
 	case lost == nil:
 		return nil
 	case at.Version == kafka.Version && !kafka.Zero():
@@ -60,15 +59,9 @@ func checkLost(
 	case err != nil:
 		return []finding{failure(err)}
 	case held && first.Zero():
-		return []finding{blocking(engine.CheckpointLost())}
+		return []finding{failure(engine.CheckpointLost())}
 	}
 	return nil
-}
-
-// blocking is the finding of a fault of the engine.
-func blocking(err error) finding {
-	f := bridge.FaultOf(err)
-	return fail(f.Error(), cmp.Or(f.Hint, cli.EngineHints[f.HintCode]))
 }
 
 // noCheckpoint makes any error a bridge.ErrNoCheckpoint.
