@@ -25,6 +25,21 @@ func (n *numbered) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page,
 
 func (n *numbered) Decode(p *bridge.Page) error { return n.list.Decode(p) }
 
+// listed returns an export that lists items in pages of four, and the settings that read it by windows.
+func (w *world) listed(all []item) (*numbered, windows.Config) {
+	list := &numbered{w.ports.Source, bridgetest.List{Size: 4}}
+	for _, i := range all {
+		e := bridge.Event{Raw: []byte(i.raw()), Time: i.at}
+		if i.id != "" {
+			e.ID = []byte(i.id)
+		}
+		list.list.Items = append(list.list.Items, e)
+	}
+	cfg := windows.DefaultConfig()
+	cfg.PageSize, cfg.MaxBytes, cfg.Timeout = 4, 1<<20, time.Minute
+	return list, cfg
+}
+
 // TestNumbered: a range in numbered pages is compared and repaired, if the API repeats its
 // last page or rejects the next number, in one part or in many, with ids or without.
 func TestNumbered(t *testing.T) {
@@ -50,16 +65,8 @@ func TestNumbered(t *testing.T) {
 					}
 				}
 				inWorld(t, nil, published, func(t *testing.T, w *world) {
-					list := &numbered{w.ports.Source, bridgetest.List{Size: 4, Paging: bridgetest.ByNumber, Beyond: form.beyond}}
-					for _, i := range all {
-						e := bridge.Event{Raw: []byte(i.raw()), Time: i.at}
-						if i.id != "" {
-							e.ID = []byte(i.id)
-						}
-						list.list.Items = append(list.list.Items, e)
-					}
-					cfg := windows.DefaultConfig()
-					cfg.Numbered, cfg.PageSize, cfg.MaxBytes, cfg.Timeout = true, 4, 1<<20, time.Minute
+					list, cfg := w.listed(all)
+					list.list.Paging, list.list.Beyond, cfg.Numbered = bridgetest.ByNumber, form.beyond, true
 					w.ports.Source, w.ports.Ranges = list, windows.NewRange(list, cfg)
 					w.cfg.Batch = batch
 					want(t, "compared", w.must(reconcile.Compare), counts{API: 50, Held: 47, Missing: 3})
@@ -93,12 +100,7 @@ func (s stale) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, err
 // nothing says that it has no missing events. The Date of a check of bounds alone is no clock.
 func TestRangeNotOver(t *testing.T) {
 	inOwnWorld(t, nil, nil, func(t *testing.T, w *world) {
-		list := &numbered{w.ports.Source, bridgetest.List{Size: 4}}
-		for _, i := range items(50) {
-			list.list.Items = append(list.list.Items, bridge.Event{Raw: []byte(i.raw()), ID: []byte(i.id), Time: i.at})
-		}
-		cfg := windows.DefaultConfig()
-		cfg.PageSize, cfg.MaxBytes, cfg.Timeout = 4, 1<<20, time.Minute
+		list, cfg := w.listed(items(50))
 		for date, position := range map[int64]int64{second(-60): 0, second(30): second(30)} {
 			api := stale{list, time.UnixMilli(date), time.Now().Add(24 * time.Hour).UnixMilli()}
 			w.ports.Source, w.ports.Ranges = list, windows.NewRange(api, cfg)
@@ -133,12 +135,7 @@ func (o *once) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, err
 // TestOneOldDate: a range is read to its end although one answer has an old Date.
 func TestOneOldDate(t *testing.T) {
 	inOwnWorld(t, nil, nil, func(t *testing.T, w *world) {
-		list := &numbered{w.ports.Source, bridgetest.List{Size: 4}}
-		for _, i := range items(50) {
-			list.list.Items = append(list.list.Items, bridge.Event{Raw: []byte(i.raw()), ID: []byte(i.id), Time: i.at})
-		}
-		cfg := windows.DefaultConfig()
-		cfg.PageSize, cfg.MaxBytes, cfg.Timeout = 4, 1<<20, time.Minute
+		list, cfg := w.listed(items(50))
 		w.cfg.From = second(-6 * 3600) // several parts
 		api := &once{numbered: list}
 		for more := true; more; more = api.requests >= api.wrong {
