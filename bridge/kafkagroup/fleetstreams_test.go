@@ -17,7 +17,6 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/bridgetest/must"
-	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/kafkagroup"
 	"exportbridge/bridge/kafkagroup/units"
 )
@@ -468,47 +467,5 @@ func TestFleetSize(t *testing.T) {
 	first.Rename("others") // as if it had the hash of events
 	if _, err := f.Owner(&p.cfg); err == nil {
 		t.Error("two streams of one hash are accepted")
-	}
-}
-
-// TestFleetGrants: a missing right is an error that names both groups.
-func TestFleetGrants(t *testing.T) {
-	t.Parallel()
-	cfg := kafkagroup.Group{Config: kafkaclient.DefaultConfig(), Membership: kafkagroup.DefaultMembership(), Stream: "events"}
-	cfg.OwnedBy = kafkagroup.OwnedByGroup
-	if grant := cfg.Grants(); !strings.Contains(grant, "--group exportbridge.events --group exportbridge.FLEET") {
-		t.Errorf("grant: %s", grant)
-	}
-	cfg.SASLMechanism = "AWS_MSK_IAM"
-	if grant := cfg.Grants(); !strings.Contains(grant, `/exportbridge.events"`) || !strings.Contains(grant, `/exportbridge.FLEET"`) {
-		t.Errorf("grant: %s", grant)
-	}
-	cfg.OwnedBy = kafkagroup.OwnedByStream
-	if grant := cfg.Grants(); strings.Contains(grant, "FLEET") {
-		t.Errorf("grant: %s", grant)
-	}
-}
-
-// TestFleetGroupDenied: a stream whose own group this user may not describe waits for the grant. The
-// other streams of the process run: brokers refuse already to name the coordinator of that group.
-func TestFleetGroupDenied(t *testing.T) {
-	t.Parallel()
-	k := kafkatest.Fake(t)
-	p := newProcesses(t, k.ListenAddrs(), staying)
-	denied := p.cfg
-	denied.Stream = "s1"
-	k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.FindCoordinator}, Group: denied.Name(), Err: kerr.GroupAuthorizationFailed, Count: -1})
-	seats := p.fleet("", "s0", "s1")
-	_, err := seats[1].Acquire(t.Context())
-	fault := kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonAuth)
-	if !strings.Contains(fault.Hint, "--group "+denied.Name()) {
-		t.Errorf("the hint does not name the group: %s", fault.Hint)
-	}
-	grant := must.Get(seats[0].Acquire(t.Context()))(t)
-	must.Do(t, grant.Confirm(t.Context()))
-	grant.Release()
-	o := must.Get(p.cfg.Overview(t.Context(), []*kafkagroup.Group{&p.cfg, &denied}))(t)
-	if o.Streams[0].Error != "" || !strings.Contains(o.Streams[1].Error, denied.Name()) {
-		t.Errorf("the overview has %+v", o.Streams)
 	}
 }
