@@ -57,6 +57,8 @@ func TestOutsideRange(t *testing.T) {
 	wants(run(cli.ExitOK, "replay", "--from", at(3), "--to", at(8), "--execute", "--wide"), some,
 		"\"events\":12,\"of\":17", "done in ")
 	wants(run(cli.ExitOK, "verify", "--from", at(3), "--to", at(8)), some)
+	wants(run(cli.ExitEmptyEnd, "verify", "--from", at(-60), "--to", at(0)), "20 of 20 events have",
+		"nothing of the range was compared")
 	wants(run(cli.ExitEmptyEnd, "replay", "--from", at(-60), "--to", at(0), "--execute"),
 		"done, but nothing of the range", "20 of 20 events have", "published nothing of the range")
 	wants(run(cli.ExitOK, "backfill", "list", "--wide"), some, "20 of 20 events have", "done, but nothing of the range")

@@ -39,7 +39,8 @@ the records cover the range from --from to --to. It always reads the whole
 topic. If the topic has deleted the first records, by retention or compaction,
 the chain begins later: a line says so. The exit code is 1 if one of these
 checks fails, 3 if all succeed but events of the range are missing, and 6 if a
-period may have more events than the API listed.`,
+period may have more events than the API listed, or if nothing of the range was
+compared, as for verify.`,
 		Example: `  exportbridge attest --from -7d
   exportbridge attest --from 2026-11-01 --to 2026-11-02 --verify`,
 		GroupID: cli.GroupPosition,
@@ -181,10 +182,12 @@ func (r *attestReport) verdict() error {
 		return cli.Errorf(cli.ExitFailed, "exportbridge verify --from TIME --to TIME compares the events themselves",
 			"topic %s does not prove the range: %s", r.Topic, text)
 	}
-	var missing int64
+	var missing, listed, outside, extra int64
 	var first, cut *attest.Link
 	for i := range r.Records {
-		if l := &r.Records[i]; l.Missing > 0 {
+		l := &r.Records[i]
+		listed, outside, extra = listed+l.Listed, outside+l.Outside, extra+l.Extra
+		if l.Missing > 0 {
 			missing += l.Missing
 			if first == nil {
 				first = l
@@ -198,7 +201,7 @@ func (r *attestReport) verdict() error {
 		return cli.Errorf(cli.ExitEmptyEnd, cli.EngineHints[bridge.HintEmptyEnd],
 			"empty pages ended the listing of record %d: its period may have more events", cut.Seq)
 	case missing == 0:
-		return nil
+		return uncompared(listed, outside, extra, r.Records[0].Record.Topic)
 	}
 	return cli.Errorf(cli.ExitCheck, fmt.Sprintf("exportbridge verify --from %s --to %s", first.From.Format(time.RFC3339),
 		first.To.Format(time.RFC3339)), "%s missing when the periods were attested", are(missing, "event", "was", "were"))

@@ -44,7 +44,9 @@ as missing once all records that it can be were read: the whole topic if events
 have no ingestion time. Absent events from before the topic's earliest records
 are not missing: retention may have deleted them. The range is compared in parts
 of at most --batch events to bound memory. The exit code is 3 if events are
-missing.
+missing. It is 6 if more events may follow, or if nothing of the range was
+compared: the API lists no event of it, but the topic has some, or the times of
+all listed events are outside.
 
 --repair --execute publishes missing events, with the header eb-origin: repair.
 The events and a record that lists them are committed in one transaction, so a
@@ -287,9 +289,22 @@ func (o *verifyOptions) verdict(a *cli.App, r *reconcile.Report) error {
 			"compared as far as read: empty pages in a row ended the range, more events may follow")
 	}
 	if left == 0 {
-		return nil
+		return uncompared(r.API, r.Outside, r.Extra, r.Topic)
 	}
 	return cli.Errorf(cli.ExitCheck, hint, "%s missing in topic %s", are(left, "event", "is", "are"), r.Topic)
+}
+
+// uncompared is the error of a range of which no event was compared, although it has events.
+func uncompared(listed, outside, extra int64, topic string) error {
+	const hint = "correct EXPORT_START_PARAM, EXPORT_END_PARAM or EXPORT_TIME_FORMAT"
+	switch {
+	case listed == 0 && extra > 0:
+		return cli.Errorf(cli.ExitEmptyEnd, hint+", or choose a range that the API still lists",
+			"nothing was compared: the API lists no event of the range, but %s in %s", are(extra, "event", "is", "are"), topic)
+	case listed > 0 && outside == listed:
+		return cli.Errorf(cli.ExitEmptyEnd, hint, "nothing of the range was compared: the times of all listed events are outside")
+	}
+	return nil
 }
 
 func (o *verifyOptions) print(a *cli.App, r *reconcile.Report) error {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/attest"
 	"exportbridge/bridge/reconcile"
 	"exportbridge/cmd/internal/cli"
 )
@@ -92,5 +93,38 @@ func TestVerdictWithoutPosition(t *testing.T) {
 	err, ok := errors.AsType[*cli.Error]((&verifyOptions{}).verdict(&cli.App{}, r))
 	if !ok || strings.Contains(err.Hint, "earliest event") {
 		t.Errorf("the hint is %q", err.Hint)
+	}
+}
+
+// TestUncompared: equal numbers are no success where no event of the range was compared, although it has some. A
+// range that is empty on both sides is a quiet one.
+func TestUncompared(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		report reconcile.Report
+		code   int
+	}{
+		{reconcile.Report{}, cli.ExitOK},
+		{reconcile.Report{Extra: 2}, cli.ExitEmptyEnd},
+		{reconcile.Report{API: 2, Held: 2, Outside: 2}, cli.ExitEmptyEnd},
+		{reconcile.Report{API: 2, Held: 2, Outside: 1, Extra: 1}, cli.ExitOK},
+		{reconcile.Report{API: 2, Held: 1, Outside: 2, Missing: 1}, cli.ExitCheck},
+	} {
+		r := &tc.report
+		periods := []attest.Link{
+			{Record: attest.Record{Seq: 1, Listed: r.API, Held: r.Held, Missing: r.Missing, Outside: r.Outside, Extra: r.Extra}},
+			{Record: attest.Record{Seq: 2}},
+		}
+		for name, err := range map[string]error{
+			"verify": (&verifyOptions{}).verdict(&cli.App{}, r), "attest": (&attestReport{Records: periods}).verdict(),
+		} {
+			code := cli.ExitOK
+			if exit, ok := errors.AsType[*cli.Error](err); ok {
+				code = exit.Code
+			}
+			if code != tc.code {
+				t.Errorf("%s of %+v: %v (code %d), want code %d", name, *r, err, code, tc.code)
+			}
+		}
 	}
 }
