@@ -251,7 +251,7 @@ func TestE2EDeadLetters(t *testing.T) {
 		}
 		return serve(i, s.truth.Event(i))
 	}
-	if got := results(s.retry(0, "--all")); got["cannot be published"] != 12 {
+	if got := results(s.retry(1, "--all")); got["cannot be published"] != 12 {
 		t.Errorf("a dry run says %v", got)
 	}
 	for _, one := range s.retry(1, "--all", "--execute") {
@@ -262,7 +262,7 @@ func TestE2EDeadLetters(t *testing.T) {
 	s.wantRepaired(n, never, published)
 
 	kafkatest.SetConfig(s.t, s.admin(), s.topic, "max.message.bytes", "200000")
-	if got := results(s.retry(0, "--all")); got["would be published"] != 10 || got["cannot be published"] != 2 {
+	if got := results(s.retry(1, "--all")); got["would be published"] != 10 || got["cannot be published"] != 2 {
 		t.Errorf("a dry run says %v", got)
 	}
 	s.wantRepaired(n, never, published)

@@ -42,8 +42,9 @@ transaction with a repair record, so repeated retries publish it once. If a
 rewind published the event after the letter was written, a retry publishes it
 again. All letters stay in the topic; "dlq list" shows which were retried.
 
-A letter that fails again is reported. --all reads the whole topic before it
-publishes. Without --execute, the command is a dry run.`,
+A letter that cannot be published is reported, and the exit code is 1. --all
+reads the whole topic before it publishes. Without --execute, the command is a
+dry run, with the same exit code.`,
 		Example: `  exportbridge dlq retry 0:17 2:4
   exportbridge dlq retry --all --reason too-large --execute`,
 		Args: cobra.ArbitraryArgs,
@@ -152,7 +153,8 @@ func (o *retryOptions) verdict(a *cli.App, l *letters, all int, count map[deadle
 		fmt.Fprintf(a.Stderr, "no matching dead letters in %s\n", l.shownName())
 	case !o.execute:
 		sayDryRun(a, count[deadletter.WouldPublish], "letter")
-	case count[deadletter.Refused] > 0:
+	}
+	if count[deadletter.Refused] > 0 {
 		return cli.Errorf(cli.ExitFailed, "exportbridge dlq show PARTITION:OFFSET", "%s of %s cannot be published",
 			humanize.Comma(int64(count[deadletter.Refused])), letters)
 	}
