@@ -87,6 +87,9 @@ func (g *Group) Overview(ctx context.Context, streams []*Group) (Overview, error
 		hidden := slices.ContainsFunc(members, func(l listed) bool { return l.unknown })
 		for i, s := range streams {
 			stream := streamOf(s.Stream, members)
+			if s.OwnedBy == OwnedByStream && found[i] == (single{}) {
+				found[i].err = s.hiddenMembers(ctx, client)
+			}
 			fault := bridge.FaultOf(found[i].err)
 			switch stream.OwnGroup = found[i].member; {
 			case found[i].err != nil && fault.Code == foreignGroup:

@@ -59,6 +59,37 @@ func TestGroupOfSomebodyElse(t *testing.T) {
 	}
 }
 
+// TestOverviewOfTheNewerProtocol: consumers of KIP-848 in the stream's own group, which Kafka hides from classic
+// members, block a stream that joins this group, and no other.
+func TestOverviewOfTheNewerProtocol(t *testing.T) {
+	t.Parallel()
+	k := kafkatest.Fake(t)
+	p := newProcesses(t, k.ListenAddrs(), staying)
+	joined := make(chan struct{}, 100)
+	consumer(t, p.cfg, kgo.ConsumeTopics(p.cfg.CheckpointTopic), kgo.ServerSideBalancer(), kgo.OnPartitionsAssigned(
+		func(context.Context, *kgo.Client, map[string][]int32) { joined <- struct{}{} }))
+	kafkatest.Receive(t, joined, "the stranger to join")
+	k.ControlKey(kmsg.DescribeGroups.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		k.KeepControl()
+		resp := r.ResponseKind().(*kmsg.DescribeGroupsResponse)
+		for _, name := range r.(*kmsg.DescribeGroupsRequest).Groups {
+			g := kmsg.NewDescribeGroupsResponseGroup()
+			g.Group, g.ErrorCode = name, kerr.GroupIDNotFound.Code
+			resp.Groups = append(resp.Groups, g)
+		}
+		return resp, nil, true
+	})
+	for ownership, blocked := range map[string]string{
+		kafkagroup.OwnedByStream: "client stranger", kafkagroup.OwnedByGroup: "",
+	} {
+		p.cfg.OwnedBy = ownership
+		o := must.Get(p.cfg.Overview(t.Context(), []*kafkagroup.Group{&p.cfg}))(t)
+		if s := &o.Streams[0]; s.Error != "" || (s.Blocked != "") != (blocked != "") || !strings.Contains(s.Blocked, blocked) {
+			t.Errorf("%s: %+v, want blocked by %q", ownership, s, blocked)
+		}
+	}
+}
+
 func TestGroupRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
