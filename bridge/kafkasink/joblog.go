@@ -67,7 +67,7 @@ func (t turn) take(ctx context.Context) error {
 func (t turn) release() { <-t }
 
 // records returns the records of a stream's jobs, at most age old. If whole is set, it waits for
-// open transactions, behind which committed records are not visible.
+// open transactions, behind which committed records are not visible, and trusts current leaders only.
 func (l *jobLog) records(
 	ctx context.Context, j *Jobs, age time.Duration, whole bool,
 ) (plans, checkpoints map[string]*kgo.Record, err error) {
@@ -116,6 +116,9 @@ func (l *jobLog) readOn(ctx context.Context, cfg *Config, client *kafkaclient.Cl
 	bounds := log.Bounds
 	if whole {
 		bounds = func(ctx context.Context) (map[int32]kafkaclient.Span, error) {
+			if err := client.AgreeOnLeaders(ctx, t.Name); err != nil { // a former leader may lack plans
+				return nil, err
+			}
 			all, err := client.Bounds(ctx, t.Name)
 			return all[t.Name], err
 		}
