@@ -17,6 +17,10 @@ import (
 // slowAnswer is the response time after which a broker counts as unresponsive.
 const slowAnswer = 3 * time.Second
 
+// keptError is the time after which an error counts no more. A broker that is needed is tried
+// again within seconds; one that was removed from the cluster is not.
+const keptError = time.Minute
+
 // connMonitor tracks a client's connections to explain stalls by the broker
 // that causes them. It is a hook of the client, called by the client's
 // goroutines.
@@ -126,7 +130,7 @@ func (c *connMonitor) cause() error {
 	defer c.mu.Unlock()
 	var newest *brokerHealth
 	for at, b := range c.brokers {
-		if b.err != nil && (newest == nil || b.at.After(newest.at)) {
+		if b.err != nil && time.Since(b.at) < keptError && (newest == nil || b.at.After(newest.at)) {
 			newest = b
 		}
 		if waited := time.Since(b.asked); newest == nil && !b.asked.IsZero() && waited > slowAnswer {
