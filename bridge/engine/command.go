@@ -203,6 +203,8 @@ func (j *judge) validateCommand(cmd bridge.Command) string {
 		return "the cursor contains " + leak + ", which is not stored"
 	case j.e.cfg.Origin.CheckTarget(cmd.Target) != nil:
 		return j.e.cfg.Origin.CheckTarget(cmd.Target).Error()
+	case max(cmd.Target.Events, cmd.Target.Pages, cmd.Target.Outside, cmd.Target.Dropped) > bridge.MaxNumber/2:
+		return "a counter of the target is out of range" // or no later checkpoint could be committed
 	case max(len(cmd.Target.Tail), len(cmd.Target.Border.Items)) > j.e.rules.TailLimit:
 		return fmt.Sprintf("the tail has %d items and the border %d, the limit is %d", len(cmd.Target.Tail),
 			len(cmd.Target.Border.Items), j.e.rules.TailLimit)

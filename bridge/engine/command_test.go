@@ -228,9 +228,11 @@ func TestCommandsRefused(t *testing.T) {
 		if a := r.await("stale"); a.Applied || !strings.Contains(a.Detail, "epoch 0") {
 			t.Errorf("stale base epoch: %+v", a)
 		}
-		r.push("wraps", 0, bridge.Target{Events: 1<<63 - 1})
-		if a := r.await("wraps"); a.Applied || !strings.Contains(a.Detail, "is out of range") {
-			t.Errorf("a counter that would wrap: %+v", a)
+		for id, n := range map[string]int64{"wraps": 1<<63 - 1, "is full": bridge.MaxNumber} {
+			r.push(id, 0, bridge.Target{Events: n})
+			if a := r.await(id); a.Applied || !strings.Contains(a.Detail, "is out of range") {
+				t.Errorf("a counter that %s: %+v", id, a)
+			}
 		}
 		r.inbox.Push(bridge.Command{ID: "what", Kind: "dance", Deadline: time.Now().Add(time.Minute).UnixMilli()})
 		if a := r.await("what"); a.Applied || !strings.Contains(a.Detail, "dance") {

@@ -58,6 +58,7 @@ func (s *stream) worthCommit(b batch) bool {
 // publish makes the sink commit a batch. pages is the number of its pages.
 func (s *stream) publish(ctx context.Context, batch bridge.Batch, pages int) (bridge.Receipt, error) {
 	if err := batch.Checkpoint.Validate(); err != nil { // no session could resume from an invalid checkpoint
+		s.session.open = false // the sink has events of the batch: it would publish them with the next checkpoint
 		return bridge.Receipt{}, &sessionError{foreign(fmt.Errorf("commit checkpoint %s: %w: %w", batch.Checkpoint.Version,
 			bridge.ErrForeign, err))}
 	}
