@@ -187,6 +187,7 @@ func TestForgetAfterEncryption(t *testing.T) {
 	master := env["EVENT_ENCRYPT_KEY"]
 	delete(env, "EVENT_ENCRYPT_KEY")
 	got := runProgram(t, env, "forget", "anna", "--execute")
+	wantLines(t, got.stdout, []string{`^was +export.was.keys +0 +0 +unknown +stream was: topic export.was.keys exists`})
 	if got.code != cli.ExitFailed || !strings.Contains(got.stderr, "export.was.keys exists") ||
 		!strings.Contains(got.stderr, "EVENT_ENCRYPT_KEY_FILE") || strings.Contains(got.stderr, "never") {
 		t.Errorf("without the master key: %+v", got)
@@ -240,6 +241,14 @@ func TestForgetFormerTopicUnseen(t *testing.T) {
 	wantLines(t, got.stdout, []string{`^events +export.new.keys +0 +0 +20`})
 	if got.code != cli.ExitRefused || !strings.Contains(got.stderr, "--topic export.old.keys") {
 		t.Errorf("%+v, want the command that grants the topic", got)
+	}
+	for _, command := range []string{"forget anna --json", "keys rewrap --json"} {
+		var all []struct{ Stream, Topic, Error string }
+		got = runProgram(t, writer, strings.Fields(command)...)
+		if must.Do(t, json.Unmarshal([]byte(got.stdout), &all)); len(all) != 2 || all[1].Stream != "events" ||
+			!strings.Contains(all[1].Error, "export.old.keys") {
+			t.Errorf("%s: %+v, want the error of the former topic in a line of its own", command, all)
+		}
 	}
 	writer["KAFKA_ROUTES"] = "order.*=export.old"
 	if got = runProgram(t, writer, "forget", "anna"); got.code != cli.ExitOK {

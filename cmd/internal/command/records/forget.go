@@ -90,13 +90,16 @@ repeated.`,
 
 func (o *forgetOptions) run(ctx context.Context, a *cli.App, subject string) error {
 	var all []forgetting
-	failed := eachKeys(ctx, a, o.stream, func(stream string, cfg keyring.Config) error {
-		found, err := keyring.Forget(ctx, cfg, subject, o.execute)
+	failed := eachKeys(ctx, a, o.stream, func(stream string, cfg keyring.Config, err error) error {
+		var found keyring.Forgetting
+		if err == nil {
+			found, err = keyring.Forget(ctx, cfg, subject, o.execute)
+		}
 		all = append(all, forgetting{stream, cfg.Topic, found, errorText(err)})
 		return err
 	})
-	if len(all) == 0 {
-		return failed
+	if !slices.ContainsFunc(all, func(one forgetting) bool { return one.Topic != "" }) {
+		return failed // no topic was found
 	}
 	err := printKeys(a, *o.json, all, forgettingRows, failed)
 	if err == nil && !slices.ContainsFunc(all, func(f forgetting) bool { return f.Keys > 0 }) {

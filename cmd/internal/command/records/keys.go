@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -74,8 +75,11 @@ after a quarter of an hour. The first line names subjects and must stay.`,
 func runRewrap(ctx context.Context, a *cli.App, stream string, execute, asJSON bool) error {
 	var all []rewrapping
 	old, done := 0, 0
-	failed := eachKeys(ctx, a, stream, func(stream string, cfg keyring.Config) error {
-		found, err := keyring.Rewrap(ctx, cfg, execute)
+	failed := eachKeys(ctx, a, stream, func(stream string, cfg keyring.Config, err error) error {
+		var found keyring.Rewrapping
+		if err == nil {
+			found, err = keyring.Rewrap(ctx, cfg, execute)
+		}
 		all = append(all, rewrapping{stream, cfg.Topic, found, errorText(err)})
 		done += found.Rewrapped
 		for id, n := range found.Keys {
@@ -85,8 +89,8 @@ func runRewrap(ctx context.Context, a *cli.App, stream string, execute, asJSON b
 		}
 		return err
 	})
-	if len(all) == 0 {
-		return failed
+	if !slices.ContainsFunc(all, func(one rewrapping) bool { return one.Topic != "" }) {
+		return failed // no topic was found
 	}
 	err := printKeys(a, asJSON, all, rewrappingRows, failed)
 	switch {
@@ -132,13 +136,14 @@ func errorText(err error) string {
 	if err == nil {
 		return ""
 	}
-	return err.Error()
+	return strings.ReplaceAll(err.Error(), "\n", "; ")
 }
 
 // eachKeys calls do with the topics of keys of each stream that encrypts values, or has done so. There must be one. It
-// goes on after an error; the result has all of them, with the names of their streams.
+// goes on after an error; the result has all of them, with the names of their streams. do gets those of a topic that
+// cannot be used, or of a stream whose topics cannot be listed, and returns them.
 func eachKeys(
-	ctx context.Context, a *cli.App, name string, do func(stream string, cfg keyring.Config) error,
+	ctx context.Context, a *cli.App, name string, do func(stream string, cfg keyring.Config, err error) error,
 ) error {
 	s, err := a.StreamsSettings(0, "")
 	if err == nil && name != "" {
@@ -163,12 +168,14 @@ func eachKeys(
 			for n, cfg := range all {
 				done[cfg.Topic] = true
 				if err := masterFault(st, cfg.Topic); err != nil {
-					errs = append(errs, err)
+					errs = append(errs, do(st.Name, cfg, err))
 					continue
 				}
-				errs = append(errs, keysError(st.Name, cfg.Topic, n > 0 || !encrypts, do(st.Name, cfg)))
+				errs = append(errs, keysError(st.Name, cfg.Topic, n > 0 || !encrypts, do(st.Name, cfg, nil)))
 			}
-			errs = append(errs, keysError(st.Name, "", false, err))
+			if err != nil {
+				errs = append(errs, keysError(st.Name, "", false, do(st.Name, keyring.Config{}, err)))
+			}
 		}
 	}
 	if err := errors.Join(errs...); err != nil || len(done) > 0 {
