@@ -305,8 +305,8 @@ func Diverged(c, other Checkpoint) bool {
 // DivergedFault returns the fault of a stream at ours whose store has diverged.
 func DivergedFault(ours, theirs Checkpoint) *Fault {
 	return BlockHintf("checkpoint", ReasonCheckpoint, HintTwoHistories,
-		"diverged histories: the store is at %s of change %q, this stream at %s of change %q",
-		theirs.Version, theirs.ChangeID(), ours.Version, ours.ChangeID())
+		"diverged histories: the store is at %s (last change: %q), this stream at %s (last change: %q)",
+		theirs.Version, cmp.Or(theirs.ChangeID(), "none"), ours.Version, cmp.Or(ours.ChangeID(), "none"))
 }
 
 // ChangeID returns the id of the last change, or "".
