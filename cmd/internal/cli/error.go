@@ -38,7 +38,7 @@ func Errorf(code int, hint, format string, args ...any) error {
 // Explain adds the exit code and the hint to an adapter's error.
 func Explain(err error) error {
 	fault, ok := errors.AsType[*bridge.Fault](err)
-	if !ok {
+	if !ok || errors.Is(err, context.Canceled) {
 		return ReadError(err, "repeat the command; check the brokers with exportbridge check")
 	}
 	code := ExitFailed

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"exportbridge/bridge"
 )
 
 func TestClassify(t *testing.T) {
@@ -24,6 +26,8 @@ func TestClassify(t *testing.T) {
 		{"in the command", t.Context(), true, plain, ExitFailed},
 		{"typed", t.Context(), true, fmt.Errorf("wrapped: %w", &Error{Code: ExitRefused, Err: plain}), ExitRefused},
 		{"interrupted", cancelled, true, fmt.Errorf("wait: %w", context.Canceled), ExitInterrupted},
+		{"interrupted in an adapter", cancelled, true,
+			Explain(&bridge.Fault{Class: bridge.Transient, Hint: "check", Err: fmt.Errorf("read: %w", context.Canceled)}), ExitInterrupted},
 		{"failed while interrupted", cancelled, true, plain, ExitFailed},
 		{"cancelled by itself", t.Context(), true, context.Canceled, ExitFailed},
 	} {

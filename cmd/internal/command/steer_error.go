@@ -2,6 +2,7 @@ package command
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"time"
 
@@ -60,7 +61,7 @@ func steered(err error) error {
 		e.Hint = awayHint(err)
 	case errors.As(err, &pending):
 		e.Hint = pendingHint(pending)
-	case errors.As(err, &fault):
+	case errors.As(err, &fault) && !errors.Is(err, context.Canceled):
 		e.Hint = cmp.Or(fault.Hint, cli.EngineHints[fault.HintCode])
 	}
 	if e.Hint == "" && e.Code == cli.ExitFailed {

@@ -101,3 +101,12 @@ func TestHintOfRewindToEarliest(t *testing.T) {
 		t.Errorf("the hint is %q", hint)
 	}
 }
+
+// TestSteeredInterrupted: an interrupted command gets no exit code and no hint of a failure.
+func TestSteeredInterrupted(t *testing.T) {
+	t.Parallel()
+	err := error(&bridge.Fault{Hint: "check that Redis runs", Err: fmt.Errorf("read: %w", context.Canceled)})
+	if got := steered(err); !errors.Is(got, err) || errors.As(got, new(*cli.Error)) {
+		t.Errorf("%#v", got)
+	}
+}
