@@ -1,6 +1,7 @@
 package cursorstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -82,7 +83,8 @@ func (c *Client) checkNode(ctx context.Context, node redis.Cmdable) ([]Finding, 
 	if member, ok := node.(*redis.Client); ok && node != redis.Cmdable(c.rdb) {
 		where = member.Options().Addr // a node of a cluster
 	}
-	answers := fmt.Sprintf("%s answers in %.1f ms, version %s", where, float64(latency.Microseconds())/1000, version(info))
+	answers := fmt.Sprintf("%s answers in %.1f ms, version %s", where, float64(latency.Microseconds())/1000,
+		cmp.Or(info["valkey_version"], info["redis_version"], "unknown"))
 	return []Finding{{Level: OK, Text: answers}, roleOf(info), evictionOf(info), c.persistence(ctx, node, info)}, nil
 }
 
@@ -137,15 +139,6 @@ func (c *Client) Full(ctx context.Context) bool {
 	return full.Load()
 }
 
-func version(info map[string]string) string {
-	for _, name := range []string{"valkey_version", "redis_version"} {
-		if v := info[name]; v != "" {
-			return v
-		}
-	}
-	return "unknown"
-}
-
 func roleOf(info map[string]string) Finding {
 	switch info["role"] {
 	case "":
@@ -153,10 +146,8 @@ func roleOf(info map[string]string) Finding {
 	case "master":
 		return Finding{Level: OK, Text: "primary"}
 	}
-	return Finding{
-		Level: Fail, Text: "replica: writes are rejected or lost",
-		Hint: "name the primary in REDIS_URL, or use REDIS_MASTER_NAME with sentinels",
-	}
+	return Finding{Fail, "replica: writes are rejected or lost",
+		"name the primary in REDIS_URL, or use REDIS_MASTER_NAME with sentinels"}
 }
 
 // evictionOf checks the eviction policy. allkeys policies can evict the
@@ -171,30 +162,19 @@ func evictionOf(info map[string]string) Finding {
 	case policy == "noeviction":
 		return Finding{Level: OK, Text: "noeviction"}
 	case strings.HasPrefix(policy, "volatile-"):
-		return Finding{
-			Level: Warn, Hint: hint,
-			Text: "maxmemory-policy " + policy + " evicts requests, answers and the live status when memory is full",
-		}
+		return Finding{Warn,
+			"maxmemory-policy " + policy + " evicts requests, answers and the live status when memory is full", hint}
 	case info["maxmemory"] == "0":
-		return Finding{
-			Level: Warn, Hint: hint,
-			Text: "maxmemory-policy " + policy + " would evict the checkpoint if maxmemory were set",
-		}
+		return Finding{Warn, "maxmemory-policy " + policy + " would evict the checkpoint if maxmemory were set", hint}
 	}
-	return Finding{
-		Level: Fail, Hint: hint,
-		Text: "maxmemory-policy " + policy + " evicts the checkpoint when memory is full",
-	}
+	return Finding{Fail, "maxmemory-policy " + policy + " evicts the checkpoint when memory is full", hint}
 }
 
 // persistence checks what a restart of the server loses.
 func (c *Client) persistence(ctx context.Context, node redis.Cmdable, info map[string]string) Finding {
 	switch {
 	case info["aof_enabled"] == "1" && info["aof_last_write_status"] == "err":
-		return Finding{
-			Level: Fail, Hint: "check the server's disk and log",
-			Text: "append-only on, but the last write failed",
-		}
+		return Finding{Fail, "append-only on, but the last write failed", "check the server's disk and log"}
 	case info["aof_enabled"] == "1":
 		return Finding{Level: OK, Text: "append-only on"}
 	case info["aof_enabled"] == "":
@@ -209,17 +189,11 @@ func (c *Client) persistence(ctx context.Context, node redis.Cmdable, info map[s
 	save := values["save"]
 	switch {
 	case err != nil: // managed servers refuse CONFIG
-		return Finding{
-			Level: Warn, Hint: hint,
-			Text: "append-only off, snapshots unknown: a restart may lose the last commits",
-		}
+		return Finding{Warn, "append-only off, snapshots unknown: a restart may lose the last commits", hint}
 	case save == "":
-		return Finding{
-			Level: Warn, Hint: hint,
-			Text: "no persistence: a restart loses the history and, in at-least-once mode, the checkpoint",
-		}
+		return Finding{Warn, "no persistence: a restart loses the history and, in at-least-once mode, the checkpoint", hint}
 	}
-	return Finding{Level: Warn, Text: "snapshots only (save " + save + "): a restart loses the last commits", Hint: hint}
+	return Finding{Warn, "snapshots only (save " + save + "): a restart loses the last commits", hint}
 }
 
 // probe calls each command that needs a key: an ACL user may lack one.
@@ -257,10 +231,7 @@ func (c *Client) checkScripts(ctx context.Context) Finding {
 	case err != nil:
 		return failure(err)
 	case len(reply) != 2 || reply[0] != id || reply[1] != "1":
-		return Finding{
-			Level: Fail, Hint: "check whether the server has reached maxmemory",
-			Text: fmt.Sprintf("test key not stored: %v", reply),
-		}
+		return Finding{Fail, fmt.Sprintf("test key not stored: %v", reply), "check whether the server has reached maxmemory"}
 	}
 	return Finding{Level: OK, Text: "scripts allowed, test key written and removed"}
 }

@@ -100,7 +100,11 @@ func (c *Client) explain(err error) error {
 		if slices.Contains([]string{"readonly", "oom", "misconf", "noreplicas"}, s.code) {
 			located = fmt.Errorf("redis at %s: %w: %w", c.where, ErrWrites, err)
 		}
-		return &bridge.Fault{Class: s.class, Code: s.code, Reason: reasonOf(s.class), Hint: s.hint, Err: located}
+		f := &bridge.Fault{Class: s.class, Code: s.code, Hint: s.hint, Err: located}
+		if s.class == bridge.Permanent {
+			f.Reason = bridge.ReasonConfig
+		}
+		return f
 	}
 	if f := untrusted(err); f != nil {
 		f.Err = located
@@ -116,11 +120,8 @@ func (c *Client) explain(err error) error {
 		if c.secure { // a server without TLS waits for more
 			hint += "; if the server does not use TLS, use redis:// in REDIS_URL"
 		}
-		return &bridge.Fault{
-			Code: "timeout",
-			Hint: hint,
-			Err:  fmt.Errorf("redis at %s: no answer within %s: %w", c.where, c.timeout, err),
-		}
+		located = fmt.Errorf("redis at %s: no answer within %s: %w", c.where, c.timeout, err)
+		return &bridge.Fault{Code: "timeout", Hint: hint, Err: located}
 	}
 	if isClosed(err) {
 		scheme := "if the server uses TLS, rediss:// in REDIS_URL"
@@ -142,13 +143,6 @@ func (c *Client) explain(err error) error {
 func isClosed(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
-}
-
-func reasonOf(class bridge.Class) bridge.Reason {
-	if class == bridge.Permanent {
-		return bridge.ReasonConfig
-	}
-	return ""
 }
 
 // untrusted returns the fault of a TLS error, else nil.
@@ -191,11 +185,8 @@ func foreign(key string, cause error) error {
 		cause = fmt.Errorf("%w: %w", bridge.ErrForeign, cause)
 	}
 	return &bridge.Fault{
-		Class:  bridge.Permanent,
-		Code:   "foreign",
-		Reason: bridge.ReasonCheckpoint,
-		Hint:   foreignHint(key),
-		Err:    fmt.Errorf("%s: %w", key, cause),
+		Class: bridge.Permanent, Code: "foreign", Reason: bridge.ReasonCheckpoint, Hint: foreignHint(key),
+		Err: fmt.Errorf("%s: %w", key, cause),
 	}
 }
 

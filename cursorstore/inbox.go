@@ -240,7 +240,7 @@ func (i *inbox) command(id, data, deadline string) (bridge.Command, error) {
 	}
 	switch {
 	case err != nil:
-		err = errors.New("it is not a request of this version: " + shorten(err.Error()))
+		err = fmt.Errorf("it is not a request of this version: %.200s", err.Error()) // which may quote a foreign value
 	case c.ID != id:
 		err = errors.New("its id differs from its key's")
 	default:
@@ -251,6 +251,3 @@ func (i *inbox) command(id, data, deadline string) (bridge.Command, error) {
 	}
 	return c, nil
 }
-
-// shorten cuts a text that quotes a foreign value.
-func shorten(text string) string { return fmt.Sprintf("%.200s", text) }

@@ -37,7 +37,7 @@ type keys struct {
 }
 
 func keysOf(prefix, stream string) keys {
-	base := prefix + ":{" + escape(stream) + "}:"
+	base := prefix + ":{" + escaper.Replace(stream) + "}:"
 	return keys{
 		checkpoint: base + "checkpoint",
 		history:    base + "history",
@@ -57,7 +57,7 @@ func streamOf(prefix, key string) (string, bool) {
 		return "", false
 	}
 	name, _, ok := strings.Cut(rest, "}:")
-	return unescape(name), ok
+	return unescaper.Replace(name), ok
 }
 
 // Braces in the name would end the hash tag of the key.
@@ -65,6 +65,3 @@ var (
 	escaper   = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")
 	unescaper = strings.NewReplacer("%7B", "{", "%7D", "}", "%25", "%")
 )
-
-func escape(name string) string   { return escaper.Replace(name) }
-func unescape(name string) string { return unescaper.Replace(name) }

@@ -105,8 +105,9 @@ func (s *Store) Advance(ctx context.Context, from, to bridge.Checkpoint) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", op, err)
 	}
+	cursor := sha256.Sum256([]byte(to.Cursor)) // bridge.CursorHash abbreviates it
 	reply, err := s.eval(ctx, op, advance, []string{s.keys.checkpoint, s.keys.history, s.keys.index},
-		to.Format, decimal(to.Epoch), decimal(to.Seq), to.ChangeID(), cursorHash(to.Cursor), to.Session,
+		to.Format, decimal(to.Epoch), decimal(to.Seq), to.ChangeID(), hex.EncodeToString(cursor[:]), to.Session,
 		decimal(to.WrittenAt), data, from.ChangeID(), historyClass(to.Kind), root, bridge.ListingFormat)
 	if err != nil {
 		return err
@@ -161,12 +162,6 @@ func historyClass(k bridge.Kind) string {
 		return "none"
 	}
 	return "note"
-}
-
-// cursorHash is the full hash that bridge.CursorHash abbreviates.
-func cursorHash(cursor string) string {
-	sum := sha256.Sum256([]byte(cursor))
-	return hex.EncodeToString(sum[:])
 }
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
