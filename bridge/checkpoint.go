@@ -320,10 +320,10 @@ func (c *Checkpoint) ChangeID() string {
 // LastCommand returns the id of the last operator's command. Without one it returns the
 // id of the program's own change, or "".
 func (c *Checkpoint) LastCommand() string {
-	if c.Change != nil && c.Change.After != "" {
-		return c.Change.After
+	if c.Change == nil {
+		return ""
 	}
-	return c.ChangeID()
+	return cmp.Or(c.Change.After, c.Change.ID)
 }
 
 // Applied reports whether c includes the command with this id, even if the program itself

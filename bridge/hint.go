@@ -76,15 +76,3 @@ const (
 	HintUntil          Hint = "until-reached"      // only as Status.Ended
 	HintUntilBefore    Hint = "until-was-reached"  // only as Status.Ended
 )
-
-// Hints lists all hints.
-var Hints = []Hint{
-	HintAhead, HintCheckpointBehind, HintCheckpointLost, HintCursorBeside, HintCursorForm, HintCursorIgnored,
-	HintCursorRejected, HintCursorSuspect, HintCursorTooLong, HintCutOff, HintCycle, HintFollow, HintForeign, HintLookBack,
-	HintMapping, HintOrigin, HintOtherStart, HintOtherTopic, HintOverdue, HintOwned, HintOwner, HintPageFails,
-	HintRequest, HintResume, HintSource, HintTail, HintTopicLost, HintTwoHistories, HintWatermark,
-	HintCheckpointTopicLost, HintCheckpointTopicMissing, HintCheckpointUnknown, HintMissingGrants, HintOverlapTooLong,
-	HintTopicMissing, HintTopicVanished,
-	HintDeadLetters, HintEmptyEnd, HintEndless, HintFullPage, HintGap, HintKeyless, HintNoPosition, HintOverlapRepeats,
-	HintSharedID, HintStartLater, HintMaxEvents, HintUntil, HintUntilBefore,
-}

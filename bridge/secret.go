@@ -1,6 +1,12 @@
 package bridge
 
-import "log/slog"
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+)
 
 // Secret is a string that fmt, slog and encoders never print.
 type Secret string
@@ -26,3 +32,41 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
 // MarshalText hides the secret from encoders such as encoding/json.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// MaxSecretFile bounds a file with a value, in bytes. The largest values are bundles of
+// certificates.
+const MaxSecretFile = 1 << 20
+
+// ReadSecretFile reads the value in a regular file, or in a link to one, without trailing
+// line breaks. It rejects pipes and devices, because they may block, and cannot be read
+// again when the value is rotated.
+func ReadSecretFile(path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() {
+		return "", fmt.Errorf("%s is not a regular file", path)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	content, err := io.ReadAll(io.LimitReader(file, MaxSecretFile+1))
+	if err != nil {
+		return "", err
+	}
+	if len(content) > MaxSecretFile {
+		return "", fmt.Errorf("%s is larger than %d bytes", path, MaxSecretFile)
+	}
+	return strings.TrimRight(string(content), "\r\n"), nil
+}
+
+// Reread returns the value, or the present content of its file if it was read from one.
+func Reread(value, file string) (string, error) {
+	if file == "" {
+		return value, nil
+	}
+	return ReadSecretFile(file)
+}

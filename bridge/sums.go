@@ -59,25 +59,11 @@ type Sums struct {
 
 	mac          func([]byte) [sha256.Size]byte
 	item, id     []byte
-	secret       bool // a rule changes the id
-	known        sumsKnown
+	secret       bool     // a rule changes the id
 	name         Identity // identity of a secret id
 	keyed, plain [sha256.Size]byte
-}
 
-type sumsKnown uint8
-
-const (
-	keyedKnown sumsKnown = 1 << iota
-	plainKnown
-	nameKnown
-)
-
-// first reports whether this is the first use of a sum.
-func (k *sumsKnown) first(sum sumsKnown) bool {
-	before := *k
-	*k |= sum
-	return before&sum == 0
+	hasName, hasKeyed, hasPlain bool
 }
 
 // NewSums returns the sums of an item. mac is HMAC-SHA256, and may be called concurrently. id
@@ -88,16 +74,16 @@ func NewSums(mac func([]byte) [sha256.Size]byte, item, id []byte, secret bool) S
 
 // Keyed returns the HMAC-SHA256 of the item.
 func (s *Sums) Keyed() [sha256.Size]byte {
-	if s.known.first(keyedKnown) {
-		s.keyed = s.mac(s.item)
+	if !s.hasKeyed {
+		s.keyed, s.hasKeyed = s.mac(s.item), true
 	}
 	return s.keyed
 }
 
 // Plain returns the SHA-256 of the item.
 func (s *Sums) Plain() [sha256.Size]byte {
-	if s.known.first(plainKnown) {
-		s.plain = sha256.Sum256(s.item)
+	if !s.hasPlain {
+		s.plain, s.hasPlain = sha256.Sum256(s.item), true
 	}
 	return s.plain
 }
@@ -110,9 +96,9 @@ func (s *Sums) Identity() Identity {
 		return Identity(keyed[:12])
 	case !s.secret:
 		return s.WasIdentity()
-	case s.known.first(nameKnown):
+	case !s.hasName:
 		keyed := s.mac(s.id)
-		s.name = Identity(keyed[:12])
+		s.name, s.hasName = Identity(keyed[:12]), true
 	}
 	return s.name
 }
@@ -138,7 +124,7 @@ func (s *Sums) WasRecord() [16]byte {
 
 // Was returns the sums of an item without an id from before there were rules.
 func (s *Sums) Was() *Sums {
-	return &Sums{keyed: s.Plain(), plain: s.Plain(), known: keyedKnown | plainKnown}
+	return &Sums{keyed: s.Plain(), plain: s.Plain(), hasKeyed: true, hasPlain: true}
 }
 
 // Detach returns a copy that does not point into the page.
@@ -193,7 +179,7 @@ func appendSumID(to []byte, sum [sha256.Size]byte) []byte {
 // SumsOfRecord returns the sums of an item without an id from the id of its record. It
 // returns nil for a record id of another form.
 func SumsOfRecord(id []byte) *Sums {
-	s := Sums{known: keyedKnown | plainKnown}
+	s := Sums{hasKeyed: true, hasPlain: true}
 	sum := id[:min(len(id), recordIDEncoding.EncodedLen(16))]
 	if n, err := recordIDEncoding.Decode(s.keyed[:], sum); err != nil || n != 16 {
 		return nil

@@ -1,17 +1,23 @@
 package cli
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // TestEngineHints: every hint of the engine has a text, and there are no other texts.
 func TestEngineHints(t *testing.T) {
 	t.Parallel()
-	for _, h := range bridge.Hints {
+	all := declaredHints(t)
+	for _, h := range all {
 		if EngineHints[h] == "" {
 			t.Errorf("%s has no words", h)
 		}
@@ -21,7 +27,7 @@ func TestEngineHints(t *testing.T) {
 		}
 	}
 	for h := range EngineHints {
-		if !slices.Contains(bridge.Hints, h) {
+		if !slices.Contains(all, h) {
 			t.Errorf("nothing advises %s", h)
 		}
 	}
@@ -57,6 +63,22 @@ func TestEngineHints(t *testing.T) {
 			t.Errorf("%s says %q, want --to-datetime before --to-current", h, EngineHints[h])
 		}
 	}
+}
+
+// declaredHints returns the hints that package bridge declares.
+func declaredHints(t *testing.T) (hints []bridge.Hint) {
+	t.Helper()
+	file := must.Get(parser.ParseFile(token.NewFileSet(), "../../../bridge/hint.go", nil, 0))(t)
+	ast.Inspect(file, func(n ast.Node) bool {
+		if v, ok := n.(*ast.BasicLit); ok && v.Kind == token.STRING && v.Value != `""` {
+			hints = append(hints, bridge.Hint(must.Get(strconv.Unquote(v.Value))(t)))
+		}
+		return true
+	})
+	if len(hints) == 0 {
+		t.Fatal("no hints found")
+	}
+	return hints
 }
 
 // TestHintsOfSeveralStreams: the commands of a hint name the stream.
