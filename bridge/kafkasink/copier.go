@@ -113,20 +113,6 @@ func (c *copier) reporting() (stop func()) {
 	return func() { cancel(); reports.Wait() }
 }
 
-// lost returns a channel that is closed when another session has the stream. In
-// exactly-once mode c is nil and the channel is never closed: the transaction fails.
-func (c *copier) lost() <-chan struct{} {
-	if c == nil {
-		return nil
-	}
-	return c.over
-}
-
-// stop asks the goroutine to end, and wait waits for the end. A copy that is being
-// written ends when the session's clients are closed.
-func (c *copier) stop() { c.cancel() }
-func (c *copier) wait() { c.running.Wait() }
-
 // introduce copies the first checkpoint of an epoch, and returns once the copy is
 // committed. The store does not fence: a fenced session could begin an epoch there, and
 // a later session in exactly-once mode would take that epoch for the newest. Any other

@@ -98,15 +98,6 @@ func (d *delivery) leave() {
 	}
 }
 
-func (d *delivery) hasFailed() bool {
-	select {
-	case <-d.failed:
-		return true
-	default:
-		return false
-	}
-}
-
 // settle records the result of a record's promise, on the client's goroutine.
 func (d *delivery) settle(r *kgo.Record, err error) {
 	if err == nil && d.txn != nil && (producerID{r.ProducerID, r.ProducerEpoch}) != d.producer {
@@ -132,8 +123,13 @@ func (d *delivery) fail(topic string, err error) {
 }
 
 // await waits for the last promise, the first error, the end of ctx, or until c finds
-// that the stream is lost, and reports stalls. c is nil in exactly-once mode.
+// that the stream is lost, and reports stalls. c is nil in exactly-once mode: then the
+// transaction fails.
 func (d *delivery) await(ctx context.Context, c *copier) error {
+	var lost <-chan struct{}
+	if c != nil {
+		lost = c.over
+	}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	left, moved := d.left.Load(), time.Now()
@@ -143,7 +139,7 @@ func (d *delivery) await(ctx context.Context, c *copier) error {
 			return d.outcome()
 		case <-d.failed:
 			return d.outcome()
-		case <-c.lost():
+		case <-lost:
 			return c.err
 		case <-ctx.Done():
 			if d.left.Load() == 0 {

@@ -108,10 +108,8 @@ func (p *inflightPages) give(page *inflightPage) {
 	}
 }
 
-// tally adds up the receipts of a batch's pages.
-type tally struct{ bridge.Receipt }
-
-func (t *tally) add(r bridge.Receipt) {
+// addReceipt adds the receipt of a page to t, that of its batch.
+func addReceipt(t *bridge.Receipt, r bridge.Receipt) {
 	t.Published += r.Published
 	t.Restamped += r.Restamped
 	t.Dropped += r.Dropped

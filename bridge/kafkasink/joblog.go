@@ -42,13 +42,15 @@ func (l *JobLogs) Jobs(cfg Config) *Jobs {
 	return &Jobs{cfg: cfg, log: l.logs[name], changing: make(turn, 1)}
 }
 
-// jobLog is what was read of a job topic: the newest record of each key.
+// jobLog is what was read of a job topic.
 type jobLog struct {
 	reading turn // guards all below; held while it is read
 	id      [16]byte
 	at      map[int32]int64 // the next offset, by partition
 	read    time.Time       // when it was last read to its end; zero before
-	found   jobRecords
+	// newest are the newest records of plans and window checkpoints, by key. Marks of
+	// repairs, and barriers, are left out.
+	newest map[string]*kgo.Record
 }
 
 // turn is a mutex whose holder may wait for brokers: a caller stops waiting for the mutex
@@ -66,8 +68,9 @@ func (t turn) take(ctx context.Context) error {
 
 func (t turn) release() { <-t }
 
-// records returns the records of a stream's jobs, at most age old. If whole is set, it waits for
-// open transactions, behind which committed records are not visible, and trusts current leaders only.
+// records returns a stream's plans by id and its window checkpoints by name, at most age old. If
+// whole is set, it waits for open transactions, behind which committed records are not visible, and
+// trusts current leaders only.
 func (l *jobLog) records(
 	ctx context.Context, j *Jobs, age time.Duration, whole bool,
 ) (plans, checkpoints map[string]*kgo.Record, err error) {
@@ -88,7 +91,14 @@ func (l *jobLog) records(
 			return nil, nil, err
 		}
 	}
-	plans, checkpoints = l.found.of(j.cfg.Stream)
+	plans, checkpoints = make(map[string]*kgo.Record), make(map[string]*kgo.Record)
+	for key, r := range l.newest {
+		if id, ok := strings.CutPrefix(key, planKey(j.cfg.Stream, "")); ok {
+			plans[id] = r
+		} else if strings.HasPrefix(key, JobName(j.cfg.Stream, "")) {
+			checkpoints[key] = r
+		}
+	}
 	return plans, checkpoints, nil
 }
 
@@ -135,7 +145,7 @@ func (l *jobLog) readOn(ctx context.Context, cfg *Config, client *kafkaclient.Cl
 	for id, all := range spans {
 		spans[id] = kafkaclient.Span{From: max(all.From, l.at[id]), To: all.To}
 	}
-	if err := log.Read(ctx, spans, l.found.add); err != nil {
+	if err := log.Read(ctx, spans, l.add); err != nil {
 		return err
 	}
 	for id, s := range spans {
@@ -148,37 +158,20 @@ func (l *jobLog) readOn(ctx context.Context, cfg *Config, client *kafkaclient.Cl
 // forget forgets all records: id is the topic to be read from its beginning.
 func (l *jobLog) forget(id [16]byte) {
 	l.id, l.read = id, time.Time{}
-	l.at, l.found = make(map[int32]int64), jobRecords{newest: make(map[string]*kgo.Record)}
+	l.at, l.newest = make(map[int32]int64), make(map[string]*kgo.Record)
 }
 
-// jobRecords are the newest records of plans and window checkpoints, by key. Marks of
-// repairs, and barriers, are left out.
-type jobRecords struct{ newest map[string]*kgo.Record }
-
-func (j *jobRecords) add(r *kgo.Record) error {
+func (l *jobLog) add(r *kgo.Record) error {
 	key := string(r.Key)
 	switch {
 	case !r.Attrs.IsTransactional(), strings.HasSuffix(key, "/barrier"),
 		!windowNames.MatchString(key) && !strings.HasPrefix(key, planKeyPrefix):
 	case r.Value == nil:
-		delete(j.newest, key)
+		delete(l.newest, key)
 	default: // a copy, or the whole batch would stay in memory
-		j.newest[key] = &kgo.Record{
+		l.newest[key] = &kgo.Record{
 			Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Key: bytes.Clone(r.Key), Value: bytes.Clone(r.Value),
 		}
 	}
 	return nil
-}
-
-// of returns a stream's plans by id, and its window checkpoints by name.
-func (j *jobRecords) of(stream string) (plans, checkpoints map[string]*kgo.Record) {
-	plans, checkpoints = make(map[string]*kgo.Record), make(map[string]*kgo.Record)
-	for key, r := range j.newest {
-		if id, ok := strings.CutPrefix(key, planKey(stream, "")); ok {
-			plans[id] = r
-		} else if strings.HasPrefix(key, JobName(stream, "")) {
-			checkpoints[key] = r
-		}
-	}
-	return plans, checkpoints
 }

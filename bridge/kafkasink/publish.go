@@ -9,13 +9,6 @@ import (
 	"exportbridge/bridge/internal/failpoint"
 )
 
-// ended is a cancelled context.
-var ended = func() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
-}()
-
 // Send passes a page's events to the client, which sends them in the background. In
 // exactly-once mode the first page of a batch starts a transaction, and only that
 // waits for brokers. A page with an unpublishable event is rejected as a whole, with
@@ -53,7 +46,7 @@ func (s *session) dispatch(ctx context.Context, p *inflightPage, page *bridge.Pa
 	if err != nil {
 		return err
 	}
-	s.receipt.add(receipt)
+	addReceipt(&s.receipt, receipt)
 	d.hand(p)
 	return nil
 }
@@ -95,9 +88,9 @@ func (s *session) publish(ctx context.Context, b *bridge.Batch) (bridge.Receipt,
 		return bridge.Receipt{}, err
 	}
 	s.cfg.Tell(s.copier.overdue())
-	receipt := s.receipt.Receipt
+	receipt := s.receipt
 	receipt.Topics = s.topics.states()
-	s.receipt = tally{}
+	s.receipt = bridge.Receipt{}
 	return receipt, nil
 }
 
@@ -124,11 +117,8 @@ func (s *session) append(ctx context.Context, b *bridge.Batch) error {
 // batch returns the delivery of the current batch, and starts one if there is
 // none.
 func (s *session) batch(ctx context.Context) (*delivery, error) {
-	switch {
-	case s.open != nil && s.open.hasFailed():
-		return nil, s.open.outcome()
-	case s.open != nil:
-		return s.open, nil
+	if s.open != nil {
+		return s.open, s.open.outcome()
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("publish to %s: %w", s.cfg.Topic, err)
@@ -152,6 +142,8 @@ func (s *session) batch(ctx context.Context) (*delivery, error) {
 // finish waits for all records of the current batch, and ends it.
 func (s *session) finish(ctx context.Context) error {
 	s.open.seal()
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
 	_ = s.open.client.Flush(ended) // send what lingers; await waits
 	if err := s.open.await(ctx, s.copier); err != nil {
 		return err

@@ -255,12 +255,12 @@ func (r *Repair) publish(ctx context.Context, page *bridge.Page, mark string, va
 		return bridge.Receipt{}, fmt.Errorf("%w: mark of %d bytes, topic %s allows %d", bridge.ErrRejected, size,
 			s.topics.Checkpoints.Name, limit)
 	}
-	s.receipt = tally{}
+	s.receipt = bridge.Receipt{}
 	s.topics.read = time.Time{} // refresh now: the client may have loaded a recreated topic
 	if err := s.dispatch(ctx, ownRecords(), page); err != nil {
 		return bridge.Receipt{}, err
 	}
-	receipt := s.receipt.Receipt
+	receipt := s.receipt
 	if err := s.complete(ctx, rec); err != nil {
 		return receipt, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/kafkarecord"
 )
@@ -34,7 +35,7 @@ type session struct {
 	// open is the current batch, nil before its first record. receipt is the receipt of
 	// that batch so far.
 	open    *delivery
-	receipt tally
+	receipt bridge.Receipt
 }
 
 // kept is the state of a Sink that outlives a session.
@@ -159,13 +160,11 @@ func (s *session) explain(err error) error {
 // in use when it returns.
 func (s *session) close() {
 	if s.copier != nil {
-		s.copier.stop()
+		s.copier.cancel()
+		defer s.copier.running.Wait() // a copy that is being written ends when the clients are closed
 	}
 	s.txn.client.Close()
 	s.client.Close()
-	if s.copier != nil {
-		s.copier.wait()
-	}
 	if s.open != nil {
 		s.open.seal()
 		<-s.open.done

@@ -33,7 +33,7 @@ var withhold = []Edit{
 `},
 	{"bridge/kafkasink/session.go", `
 +	withheld withheldPages
- 	receipt tally
+ 	receipt bridge.Receipt
 `},
 	{"bridge/kafkasink/session.go", `
  		<-s.open.done
