@@ -28,36 +28,29 @@ const (
 	attestPatience = time.Minute
 )
 
-// attestation is the attestation of one stream, with the ports of its attest.Attestor.
-type attestation struct {
-	*attest.Attestor
-	api *exportapi.Client
-}
-
-// attestationOf returns the attestation of a stream, nil if that is off or the run is bounded.
+// setAttest sets the attest and attestAPI of s, unless that is off or the run is bounded.
 // turns has room for the comparisons of the process.
-func attestationOf(st *config.Stream, s *stream, turns chan struct{}, log *slog.Logger) (*attestation, error) {
+func setAttest(st *config.Stream, s *stream, turns chan struct{}, log *slog.Logger) (err error) {
 	if !st.Attest.On() {
-		return nil, nil
+		return nil
 	}
 	if st.Engine.Limits.Bounded() {
 		log.Info("a bounded run attests nothing (BRIDGE_ATTEST)")
-		return nil, nil
+		return nil
 	}
 	export := st.Export
 	export.Beside, export.RateLimit, export.Report, export.Waited = true, st.Attest.RateLimit, nil, nil
 	if err := CheckSchema(st, &export); err != nil {
-		return nil, err
+		return err
 	}
-	api, err := exportapi.New(export)
-	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", st.Name, err)
+	if s.attestAPI, err = exportapi.New(export); err != nil {
+		return fmt.Errorf("stream %s: %w", st.Name, err)
 	}
 	own := *st
 	own.Kafka.Report = nil // an outage while past periods are read is not an outage of the stream
 	live := NewLiveStream(&own, func(context.Context) (bridge.Status, bool) { return s.bridge.Status(), true })
-	w := &attestPorts{Stream: &own, api: api, live: live, turns: turns}
-	return &attestation{api: api, Attestor: &attest.Attestor{
+	w := &attestPorts{Stream: &own, api: s.attestAPI, live: live, turns: turns}
+	s.attest = &attest.Attestor{
 		Config: st.Attest, Stream: st.Name, Topic: st.Kafka.Topic, By: st.Engine.Owner,
 		Delay: st.AttestDelay() + spreadOf(st.Name, st.Attest.Period), Confirm: 2*st.Engine.PollIntervalMax + 5*time.Second,
 		Ports: attest.Ports{
@@ -69,7 +62,8 @@ func attestationOf(st *config.Stream, s *stream, turns chan struct{}, log *slog.
 			},
 			Failed: logFailures(log),
 		},
-	}}, nil
+	}
+	return nil
 }
 
 // attestSpread bounds spreadOf.

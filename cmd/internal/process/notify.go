@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -89,17 +90,7 @@ func (n *notifier) run(ctx, stopping context.Context, alive func() bool, status 
 
 // alive reports whether no commit loop has stalled.
 func (p *Process) alive() bool {
-	for _, st := range p.streams.list() {
-		if !st.bridge.Alive() {
-			return false
-		}
-	}
-	return true
-}
-
-// statusText describes the status of all streams in one line.
-func (p *Process) statusText() string {
-	return strings.ReplaceAll(p.options.Describe(p.streams.statuses(), time.Now()), "\n", " ")
+	return !slices.ContainsFunc(p.streams.list(), func(st *stream) bool { return !st.Alive() })
 }
 
 // notified runs the process and notifies the service manager.
@@ -107,11 +98,14 @@ func (p *Process) notified(ctx context.Context, n *notifier, run func(context.Co
 	if n == nil {
 		return run(ctx)
 	}
+	status := func() string { // of all streams in one line
+		return strings.ReplaceAll(p.options.Describe(p.streams.statuses(), time.Now()), "\n", " ")
+	}
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		n.run(watching, ctx, p.alive, p.statusText)
+		n.run(watching, ctx, p.alive, status)
 	}()
 	err := run(ctx)
 	stop()

@@ -71,32 +71,30 @@ func (s *StatusLine) show(line string) {
 func (s *StatusLine) Keep(line func(time.Time) string, log func(time.Time)) (stop func()) {
 	stopped := make(chan struct{})
 	var keeper sync.WaitGroup
-	keeper.Go(func() { s.keep(stopped, line, log) })
+	keeper.Go(func() {
+		interval := logInterval
+		if s.terminal {
+			interval = lineInterval
+			defer s.show("")
+		}
+		tick := time.NewTicker(interval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stopped:
+				return
+			case now := <-tick.C:
+				if s.terminal {
+					s.show(line(now))
+				} else {
+					log(now)
+				}
+			}
+		}
+	})
 	return func() {
 		close(stopped)
 		keeper.Wait()
-	}
-}
-
-func (s *StatusLine) keep(stopped <-chan struct{}, line func(time.Time) string, log func(time.Time)) {
-	interval := logInterval
-	if s.terminal {
-		interval = lineInterval
-		defer s.show("")
-	}
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-stopped:
-			return
-		case now := <-tick.C:
-			if s.terminal {
-				s.show(line(now))
-			} else {
-				log(now)
-			}
-		}
 	}
 }
 

@@ -1,18 +1,25 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"exportbridge/bridge"
+	"exportbridge/bridge/attest"
 	"exportbridge/bridge/engine"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/ops"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cmd/internal/contract"
 	"exportbridge/cursorstore"
@@ -27,13 +34,14 @@ type stream struct {
 	sink   *kafkasink.Sink
 	owner  owner
 	store  *cursorstore.Store
-	attest *attestation      // nil if the stream is not attested
+	attest *attest.Attestor  // nil if the stream is not attested
 	schema *contract.Checker // nil without a schema
+	// attestAPI is the client with which attest reads the API.
+	attestAPI *exportapi.Client
 	// windows counts the windows of the stream's jobs by state.
 	windows func(ctx context.Context, age time.Duration) (map[string]int, error)
 	// shutdown is the stream's BRIDGE_SHUTDOWN_TIMEOUT.
 	shutdown time.Duration
-	unsafe   []string
 	// outdated is the warning that the last reload of the settings failed; nil if it did
 	// not.
 	outdated *atomic.Pointer[bridge.Warning]
@@ -69,7 +77,7 @@ func (st *stream) close() {
 	st.sink.Close()
 	st.api.Close()
 	if st.attest != nil {
-		st.attest.api.Close()
+		st.attestAPI.Close()
 	}
 }
 
@@ -177,8 +185,7 @@ func (p *Process) wire(st *config.Stream) (*stream, error) {
 	}
 	s := &stream{
 		name: st.Name, health: health, api: api, sink: sink, owner: owner, store: store, windows: p.options.Windows(st),
-		shutdown: st.Engine.ShutdownTimeout, unsafe: st.Unsafe(), outdated: &p.outdated,
-		schema: schema,
+		shutdown: st.Engine.ShutdownTimeout, outdated: &p.outdated, schema: schema,
 	}
 	ports := engine.Ports{
 		Source: api, Sink: sink, Store: store, Owner: owner, Inbox: store, History: store, Published: sink, Health: health,
@@ -193,7 +200,7 @@ func (p *Process) wire(st *config.Stream) (*stream, error) {
 		s.close()
 		return nil, fmt.Errorf("stream %s: %w", st.Name, err)
 	}
-	if s.attest, err = attestationOf(st, s, p.attesting, log); err != nil {
+	if err := setAttest(st, s, p.attesting, log); err != nil {
 		s.close()
 		return nil, err
 	}
@@ -220,4 +227,50 @@ func (all observers) Observe(o bridge.Observation) {
 	for _, each := range all {
 		each.Observe(o)
 	}
+}
+
+// sampler offers published events to the sampler of the web UI.
+func sampler(to *ops.Sampler, stream, letters string) func(*kgo.Record) {
+	return func(r *kgo.Record) {
+		if r.Topic == letters {
+			return // the record is a dead letter
+		}
+		to.Offer(stream, func(values bool) ops.Sample { return sampleOf(r, values) })
+	}
+}
+
+func sampleOf(r *kgo.Record, values bool) ops.Sample {
+	s := ops.Sample{Time: r.Timestamp.UTC(), Key: string(r.Key), Partition: r.Partition, Offset: r.Offset}
+	for _, h := range r.Headers {
+		switch h.Key {
+		case "ce_type":
+			s.Type = string(h.Value)
+		case "ce_id":
+			s.ID = string(h.Value)
+		case "eb-origin":
+			s.Origin = string(h.Value)
+		}
+	}
+	if values {
+		s.Value = string(r.Value)
+	}
+	return s
+}
+
+// streamCommand matches a command in a text that needs --stream if there are several
+// streams. It also matches the flag that selects streams, if the command has one.
+var streamCommand = regexp.MustCompile(`\bexportbridge (?:cursor ` +
+	`(?:export|history|import|reset|rewind|show)|backfill(?: cancel| list| pause| resume| watch)?|` +
+	`dlq (?:list|retry|show)|schema (?:check|infer|register|types)|` +
+	`attest|replay|pause|resume|tail|verify)\b(?: --(?:stream|all|match)\b)?`)
+
+// NameStream returns a text whose commands name the stream. If stream is "", they have NAME
+// in its place.
+func NameStream(text, stream string) string {
+	return streamCommand.ReplaceAllStringFunc(text, func(command string) string {
+		if strings.Contains(command, " --") {
+			return command
+		}
+		return command + " --stream " + cmp.Or(stream, "NAME")
+	})
 }
