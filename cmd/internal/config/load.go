@@ -133,6 +133,7 @@ func (l *loader) check(found map[string]bridge.Problems) {
 			streams[placed] = append(streams[placed], stream)
 		}
 	}
+	byMessage := func(a, b problem) int { return cmp.Or(cmp.Compare(a.Message, b.Message), a.at.Compare(b.at)) }
 	for _, p := range slices.SortedFunc(maps.Keys(streams), byMessage) {
 		message, at := p.Message, p.at
 		if len(streams[p]) < len(found) {
@@ -145,10 +146,6 @@ func (l *loader) check(found map[string]bridge.Problems) {
 			l.addAt(at, p.Variable, message)
 		}
 	}
-}
-
-func byMessage(a, b problem) int {
-	return cmp.Or(cmp.Compare(a.Message, b.Message), a.at.Compare(b.at))
 }
 
 // SomeOf lists the first names, with a separator between them, and counts the others.

@@ -18,23 +18,23 @@ const (
 	memoryShare    = 4
 )
 
-// memoryOf returns the default of BRIDGE_MEMORY for a memory limit in bytes, 0 for no limit. The
-// result is in whole MiB.
+// memoryOf returns the default of BRIDGE_MEMORY for a memory limit in bytes, 0 for no limit.
 func memoryOf(limit int64) int64 {
-	if usual := defaultProcess.Memory; limit == 0 || limit/memoryShare >= usual {
-		return usual
-	}
-	return max(leastPage, limit/memoryShare/leastPage*leastPage)
+	return shareOf(limit, memoryShare, defaultProcess.Memory)
 }
 
 // pageLimit returns the default limit of a page if this number of readers shares the
-// memory. memory is 0 without a limit. A result below the usual limit is in whole MiB.
+// memory. memory is 0 without a limit.
 func pageLimit(memory int64, readers int) int64 {
-	usual, share := exportapi.DefaultConfig().MaxResponse, memory/pageShare/int64(max(1, readers))
-	if memory == 0 || share >= usual {
+	return shareOf(memory, pageShare*int64(max(1, readers)), exportapi.DefaultConfig().MaxResponse)
+}
+
+// shareOf returns one of so many shares of a memory limit, at most usual. Below, it is in whole MiB.
+func shareOf(limit, shares, usual int64) int64 {
+	if limit == 0 || limit/shares >= usual {
 		return usual
 	}
-	return max(leastPage, share/leastPage*leastPage)
+	return max(leastPage, limit/shares/leastPage*leastPage)
 }
 
 // LimitPages sets the limit of a page so that the pages of so many concurrent readers fit into

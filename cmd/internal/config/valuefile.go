@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -27,13 +28,13 @@ const (
 // valueFiles reads each file once, because several streams may share a file, and a pipe
 // can be read only once.
 type valueFiles struct {
-	known    map[string]valueFile
-	profiles map[string]profile // by their paths
+	known    map[string]func() (string, error) // by their paths
+	profiles map[string]profile                // by their paths
 	pipes    *Pipes
 }
 
 func newValueFiles() *valueFiles {
-	return &valueFiles{known: make(map[string]valueFile), profiles: make(map[string]profile)}
+	return &valueFiles{known: make(map[string]func() (string, error)), profiles: make(map[string]profile)}
 }
 
 // Pipes keeps the contents of pipes, which can be read only once. The zero value is ready
@@ -62,18 +63,11 @@ func (p *Pipes) read(path string, limit int64) (string, error) {
 	return text, err
 }
 
-type valueFile struct {
-	text string
-	err  error
-}
-
 func (v *valueFiles) read(path string) (string, error) {
-	if file, ok := v.known[path]; ok {
-		return file.text, file.err
+	if v.known[path] == nil {
+		v.known[path] = sync.OnceValues(func() (string, error) { return v.readValue(path) })
 	}
-	text, err := v.readValue(path)
-	v.known[path] = valueFile{text, err}
-	return text, err
+	return v.known[path]()
 }
 
 // readValue reads the value in a file, without trailing line breaks, as bridge.ReadSecretFile
