@@ -106,14 +106,11 @@ func read(w http.ResponseWriter, r *http.Request, object objectOf) (name string,
 	return name, body, err
 }
 
-// pauseRequest is the body of a pause, and, without For, of a resume.
-type pauseRequest struct {
-	Reason string `json:"reason"`
-	For    string `json:"for"`
-}
-
 func (h *handler) pause(ctx context.Context, stream string, who sender, body []byte) (any, error) {
-	var req pauseRequest
+	var req struct {
+		Reason string `json:"reason"`
+		For    string `json:"for"`
+	}
 	if err := decode(body, &req); err != nil {
 		return nil, err
 	}

@@ -70,10 +70,6 @@ func (c Config) Off() bool { return c.Addr == off && c.ProbeAddr == "" }
 // TLS reports whether Addr is served with TLS.
 func (c Config) TLS() bool { return c.TLSCert != "" }
 
-func (c Config) pair() door.Pair {
-	return door.Pair{Cert: c.TLSCert, Key: c.TLSKey, CertFile: c.TLSCertFile, KeyFile: c.TLSKeyFile}
-}
-
 // Local reports whether the server listens on localhost only.
 func (c Config) Local() bool { return bridge.LoopbackAddr(c.Addr) }
 

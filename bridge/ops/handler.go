@@ -148,11 +148,17 @@ func (h *handler) route(mux *http.ServeMux) {
 		mux.HandleFunc("POST /api/v1/streams/{stream}/move", h.action(h.stream, h.move))
 	}
 	if h.config.PProf {
-		mux.HandleFunc("GET "+debugRoot, onlyLocal(pprof.Index))
-		mux.HandleFunc("GET "+debugRoot+"cmdline", onlyLocal(pprof.Cmdline))
-		mux.HandleFunc("GET "+debugRoot+"profile", onlyLocal(pprof.Profile))
-		mux.HandleFunc("GET "+debugRoot+"symbol", onlyLocal(pprof.Symbol))
-		mux.HandleFunc("GET "+debugRoot+"trace", onlyLocal(pprof.Trace))
+		for name, show := range map[string]http.HandlerFunc{
+			"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,
+		} {
+			mux.HandleFunc("GET "+debugRoot+name, func(w http.ResponseWriter, r *http.Request) {
+				if !isLocal(r) {
+					http.NotFound(w, r)
+					return
+				}
+				show(w, r)
+			})
+		}
 	}
 	if h.Page != nil {
 		mux.Handle(pageRoot, onlyGet(h.Page))
@@ -203,16 +209,6 @@ var withoutLogin = []string{"", "GET /api/v1/session", pageRoot}
 
 // probePatterns are those of probes and metrics.
 var probePatterns = []string{"GET /livez", "GET /ping", "GET /readyz", "GET /ready", "GET /metrics"}
-
-func onlyLocal(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if !isLocal(r) {
-			http.NotFound(w, r)
-			return
-		}
-		next(w, r)
-	}
-}
 
 func onlyGet(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

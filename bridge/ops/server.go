@@ -78,7 +78,8 @@ func (s *Server) listen(ctx, requests context.Context, cfg Config, parts Parts) 
 	parts.denials, parts.issuer = s.denials, s.issuer
 	var secure *tls.Config
 	if cfg.TLS() {
-		if s.certificate, err = door.NewCertificate(cfg.pair(), parts.Logger); err != nil {
+		pair := door.Pair{Cert: cfg.TLSCert, Key: cfg.TLSKey, CertFile: cfg.TLSCertFile, KeyFile: cfg.TLSKeyFile}
+		if s.certificate, err = door.NewCertificate(pair, parts.Logger); err != nil {
 			return err
 		}
 		secure = s.certificate.Config(cfg.clients())
