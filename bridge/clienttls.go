@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 )
 
 // ClientTLS has what a client's TLS connections trust and present. All are PEM texts, and
@@ -124,4 +125,10 @@ func roots(pem string) (*x509.CertPool, error) {
 		return nil, errNoCertificate
 	}
 	return pool, nil
+}
+
+// IsTLSAlert reports whether the server ended TLS: crypto/tls shows its alerts in no other way.
+func IsTLSAlert(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "remote error"
 }

@@ -164,18 +164,12 @@ func untrusted(err error) *bridge.Fault {
 		f.Hint = "set REDIS_TLS_CA (or REDIS_TLS_CA_FILE) to the PEM certificate that signed the server's"
 	case errors.As(err, &name), errors.As(err, &cert):
 		f.Hint = "the server's certificate is not valid for the host in REDIS_URL"
-	case isAlert(err):
+	case bridge.IsTLSAlert(err):
 		f.Hint = "the server rejected the client's side of TLS: check REDIS_TLS_CERT and REDIS_TLS_KEY"
 	default:
 		return nil
 	}
 	return f
-}
-
-// isAlert reports whether the server ended TLS: crypto/tls shows its alerts in no other way.
-func isAlert(err error) bool {
-	op, ok := errors.AsType[*net.OpError](err)
-	return ok && op.Op == "remote error"
 }
 
 // foreign is the error of a key, or after a space a field of it, that holds a

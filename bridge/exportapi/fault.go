@@ -81,7 +81,7 @@ func (f *faults) connection(at bridge.Position, err error, late string) *bridge.
 				"which sends the key in clear text"}
 	case strings.Contains(err.Error(), tlsAlert):
 		return &bridge.Fault{Code: codeTLS, Err: text, Hint: "the server uses TLS at this port: use https:// in EXPORT_URL"}
-	case isAlert(err):
+	case bridge.IsTLSAlert(err):
 		return &bridge.Fault{Code: codeTLS, Err: text,
 			Hint: "check the client certificate in EXPORT_TLS_CERT and EXPORT_TLS_KEY, and EXPORT_URL: " +
 				"its server ended the TLS handshake"}
@@ -110,7 +110,7 @@ func unquoted(err error) string {
 func isTLS(err error) bool {
 	_, verify := errors.AsType[*tls.CertificateVerificationError](err)
 	_, authority := errors.AsType[x509.UnknownAuthorityError](err)
-	return verify || authority || isPlain(err) || isAlert(err)
+	return verify || authority || isPlain(err) || bridge.IsTLSAlert(err)
 }
 
 // isPlain reports whether a server answered a TLS handshake in clear text.
@@ -122,12 +122,6 @@ func isPlain(err error) bool {
 // tlsAlert is part of net/http's error when a server answers a plain HTTP request with a
 // TLS alert.
 const tlsAlert = `malformed HTTP response "\x15\x03`
-
-// isAlert reports whether the server ended the TLS connection.
-func isAlert(err error) bool {
-	op, ok := errors.AsType[*net.OpError](err)
-	return ok && op.Op == "remote error" // the Op of an alert in crypto/tls
-}
 
 // noteFailed records a transient fault of a page. If the page has failed for stuck.After,
 // the hint says how to skip it.
