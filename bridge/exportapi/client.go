@@ -5,7 +5,6 @@ package exportapi
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"math"
@@ -129,8 +128,7 @@ func (c *Client) Endpoint() (host, path string) {
 // Fetch implements bridge.Source. It waits for the rate limit and sends one request. If the
 // API rejects the credentials and others are available, it sends the request again.
 func (c *Client) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
-	page, _, err := c.fetch(ctx, at, c.cfg.PageSize, follow)
-	return page, err
+	return c.fetch(ctx, at, c.cfg.PageSize, follow)
 }
 
 // Decode implements bridge.Source. Then it applies the rules for private data, and Config.Check.
@@ -217,35 +215,27 @@ func (c *Client) IngestedAt(item []byte) int64 {
 	return c.decoders.V.ingestedAt(item)
 }
 
-// answer is what Check reports of a response, apart from its page.
-type answer struct {
-	compression string
-	tls         *tls.ConnectionState // nil for plain http
-}
-
 // fetch requests one page of at most size items.
-func (c *Client) fetch(
-	ctx context.Context, at bridge.Position, size int, receive receiver,
-) (*bridge.Page, answer, error) {
-	page, got, err := c.ask(ctx, at, size, receive)
+func (c *Client) fetch(ctx context.Context, at bridge.Position, size int, receive receiver) (*bridge.Page, error) {
+	page, err := c.ask(ctx, at, size, receive)
 	if f, ok := errors.AsType[*bridge.Fault](err); ok && f.Reason == bridge.ReasonAuth {
 		changed, errKey := c.auth.renew(f.Code)
 		switch {
 		case changed:
 			c.requests.prepare()
-			page, got, err = c.ask(ctx, at, size, receive)
+			page, err = c.ask(ctx, at, size, receive)
 		case errKey != nil:
 			f.Err = fmt.Errorf("%w; %w", f.Err, errKey)
 		}
 	}
 	if err != nil && ctx.Err() != nil {
-		return nil, answer{}, ctx.Err()
+		return nil, ctx.Err()
 	}
 	if err == nil {
 		c.stuck.Passed(at.Cursor)
 	}
 	c.report(err)
-	return page, got, err
+	return page, err
 }
 
 // report passes the outcome of a request to Config.Report. A 429 and a rejected cursor
@@ -270,19 +260,17 @@ func follow(c *Client, p *bridge.Page, asked *url.URL, resp *http.Response) *bri
 
 // ask sends one request and reads the page. A non-nil error is a Fault, unless ctx has
 // ended.
-func (c *Client) ask(
-	ctx context.Context, at bridge.Position, size int, receive receiver,
-) (*bridge.Page, answer, error) {
+func (c *Client) ask(ctx context.Context, at bridge.Position, size int, receive receiver) (*bridge.Page, error) {
 	queued := time.Now()
 	if fault := c.turns.Wait(ctx); fault != nil {
-		return nil, answer{}, c.faults.of(at, fault)
+		return nil, c.faults.of(at, fault)
 	}
 	if c.cfg.Waited != nil && c.turns.Limited() {
 		c.cfg.Waited(time.Since(queued))
 	}
 	renewed, err := c.auth.authorize(ctx, time.Now())
 	if err != nil {
-		return nil, answer{}, c.faults.of(at, c.faults.token(at, err))
+		return nil, c.faults.of(at, c.faults.token(at, err))
 	}
 	if renewed {
 		c.requests.prepare()
@@ -291,12 +279,12 @@ func (c *Client) ask(
 	defer cancel()
 	req, err := c.requests.page(ctx, at, size)
 	if err != nil {
-		return nil, answer{}, c.faults.of(at, impossible(err))
+		return nil, c.faults.of(at, impossible(err))
 	}
 	asked := time.Now()
 	resp, err := c.http.RoundTrip(req)
 	if err != nil {
-		return nil, answer{}, c.faults.of(at, c.faults.connection(at, err, fmt.Sprintf("no answer within %s", c.cfg.Timeout)))
+		return nil, c.faults.of(at, c.faults.connection(at, err, fmt.Sprintf("no answer within %s", c.cfg.Timeout)))
 	}
 	defer resp.Body.Close()
 	if fault := c.refused(at, resp); fault != nil {
@@ -305,7 +293,7 @@ func (c *Client) ask(
 		}
 		body.Discard(resp.Body)
 		c.noteFailed(at, fault)
-		return nil, answer{}, c.faults.of(at, fault)
+		return nil, c.faults.of(at, fault)
 	}
 	c.turns.Hold(delay.Quota(resp.Header, time.Now())) // 0 while requests are left
 	page := &bridge.Page{At: at, RequestedAt: asked, ServerTime: delay.ServerTime(resp.Header), Recycle: c.recycle}
@@ -314,9 +302,9 @@ func (c *Client) ask(
 		if fault.Code == codeDecode { // a body that broke off looks like an outage
 			c.noteFailed(at, fault)
 		}
-		return nil, answer{}, c.faults.of(at, fault)
+		return nil, c.faults.of(at, fault)
 	}
-	return page, answer{compression: resp.Header.Get("Content-Encoding"), tls: resp.TLS}, nil
+	return page, nil
 }
 
 // refused returns a fault if the status or size of a response shows that it is no page,

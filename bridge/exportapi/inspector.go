@@ -2,6 +2,7 @@ package exportapi
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -63,10 +64,13 @@ func (i Inspector) Check(ctx context.Context, bounded bool) (f Findings, err err
 		}
 	}
 	look := func(d *pageDecoder) { f.NoMember = d.cursor.part != nil && !d.cursor.seen }
+	var used *tls.ConnectionState // nil for plain HTTP
 	read := func(c *Client, p *bridge.Page, asked *url.URL, resp *http.Response) *bridge.Fault {
-		return c.receive(p, asked, resp, look)
+		fault := c.receive(p, asked, resp, look)
+		f.Compression, used = resp.Header.Get("Content-Encoding"), resp.TLS
+		return fault
 	}
-	page, got, err := c.fetch(ctx, at, 1, read)
+	page, err := c.fetch(ctx, at, 1, read)
 	if err != nil {
 		return Findings{}, fmt.Errorf("check the export API: %w", err)
 	}
@@ -75,10 +79,10 @@ func (i Inspector) Check(ctx context.Context, bounded bool) (f Findings, err err
 	if err := c.Decode(page); err != nil {
 		return Findings{}, fmt.Errorf("check the export API: %w", err)
 	}
-	f.Host, f.Latency, f.Compression = c.faults.urls.first.Host, arrived.Sub(page.RequestedAt), got.compression
+	f.Host, f.Latency = c.faults.urls.first.Host, arrived.Sub(page.RequestedAt)
 	f.Source, f.Items = page.Source, page.Items
-	if got.tls != nil && len(got.tls.PeerCertificates) > 0 {
-		f.CertificateExpires = got.tls.PeerCertificates[0].NotAfter
+	if used != nil && len(used.PeerCertificates) > 0 {
+		f.CertificateExpires = used.PeerCertificates[0].NotAfter
 	}
 	if !page.ServerTime.IsZero() {
 		// The server answered about halfway through the request. Date drops half a second

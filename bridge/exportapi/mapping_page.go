@@ -178,13 +178,6 @@ func (p *part) String() string {
 	return "member " + strconv.Quote(p.field)
 }
 
-func (p *part) kindName() string {
-	if p.read != nil {
-		return "array"
-	}
-	return "object"
-}
-
 // partError is the error of a page that lacks what a setting selects.
 type partError struct{ text, setting string }
 

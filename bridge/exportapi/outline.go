@@ -44,7 +44,7 @@ func (i Inspector) Outline(ctx context.Context, at bridge.Position) (*Outline, e
 		o.Candidates = nextlink.Find(o.page, resp.Header)
 		return nil
 	}
-	page, _, err := i.ask(ctx, at, i.cfg.PageSize, read)
+	page, err := i.ask(ctx, at, i.cfg.PageSize, read)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, ctx.Err()

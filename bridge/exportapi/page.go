@@ -118,7 +118,11 @@ func (d *pageDecoder) document() error {
 		return err
 	}
 	if i = scan.SkipSpace(d.scan.Body, i); i < len(d.scan.Body) {
-		return fmt.Errorf("%w: unexpected data after the %s at byte %d", errNoPage, d.page.kindName(), i)
+		kind := "object"
+		if d.page.read != nil {
+			kind = "array"
+		}
+		return fmt.Errorf("%w: unexpected data after the %s at byte %d", errNoPage, kind, i)
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ func (i Inspector) Sample(ctx context.Context, at bridge.Position, size int) (Sa
 	read := func(c *Client, p *bridge.Page, asked *url.URL, resp *http.Response) *bridge.Fault {
 		return c.receive(p, asked, resp, func(d *pageDecoder) { s.Beyond = c.pages.beyond(p, d, asked, resp.Header) })
 	}
-	page, _, err := c.fetch(ctx, at, s.Asked, read)
+	page, err := c.fetch(ctx, at, s.Asked, read)
 	if err != nil {
 		return Sample{}, fmt.Errorf("read items: %w", err)
 	}
