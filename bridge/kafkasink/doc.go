@@ -19,7 +19,7 @@
 // key is the event's, the timestamp is the event time, and CloudEvents headers have
 // the rest (record.go). An event that the topic cannot take goes to the dead-letter
 // topic or stops the stream (deadletter.go). Event times that the topic would
-// not keep are replaced (timestamp.go). Checkpoints have a compacted topic of
+// not keep are replaced. Checkpoints have a compacted topic of
 // their own (checkpoints.go).
 //
 // Readers need no Sink: [CheckpointHistory] reads the checkpoints, package kafkarecord
