@@ -136,8 +136,7 @@ func tlsFault(f *bridge.Fault) bool {
 	if _, ok := errors.AsType[tls.RecordHeaderError](f.Err); ok {
 		return block("the listener does not use TLS: set KAFKA_TLS_ENABLED=false, or use the TLS port in KAFKA_BROKERS")
 	}
-	// crypto/tls shows the other side's alerts in no other way.
-	if op, ok := errors.AsType[*net.OpError](f.Err); ok && op.Op == "remote error" {
+	if bridge.IsTLSAlert(f.Err) {
 		return block("the broker rejected the client's side of TLS: check KAFKA_TLS_CERT and KAFKA_TLS_KEY")
 	}
 	return false
