@@ -237,10 +237,14 @@ func (s *Status) ApplyDependencies() {
 }
 
 // Down returns the names of the dependencies that are not up, in alphabetical order.
-func (s *Status) Down() []string {
-	down := maps.Clone(s.Dependencies)
-	maps.DeleteFunc(down, func(_ string, d Dependency) bool { return d.Up })
-	return slices.Sorted(maps.Keys(down))
+func (s *Status) Down() (names []string) {
+	for name, d := range s.Dependencies {
+		if !d.Up {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // DeadShare returns the share of dead letters in the events of this process, from 0 to 1.

@@ -1,25 +1,19 @@
 package process
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
-	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/attest"
 	"exportbridge/bridge/engine"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkasink"
-	"exportbridge/bridge/ops"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cmd/internal/contract"
 	"exportbridge/cursorstore"
@@ -227,50 +221,4 @@ func (all observers) Observe(o bridge.Observation) {
 	for _, each := range all {
 		each.Observe(o)
 	}
-}
-
-// sampler offers published events to the sampler of the web UI.
-func sampler(to *ops.Sampler, stream, letters string) func(*kgo.Record) {
-	return func(r *kgo.Record) {
-		if r.Topic == letters {
-			return // the record is a dead letter
-		}
-		to.Offer(stream, func(values bool) ops.Sample { return sampleOf(r, values) })
-	}
-}
-
-func sampleOf(r *kgo.Record, values bool) ops.Sample {
-	s := ops.Sample{Time: r.Timestamp.UTC(), Key: string(r.Key), Partition: r.Partition, Offset: r.Offset}
-	for _, h := range r.Headers {
-		switch h.Key {
-		case "ce_type":
-			s.Type = string(h.Value)
-		case "ce_id":
-			s.ID = string(h.Value)
-		case "eb-origin":
-			s.Origin = string(h.Value)
-		}
-	}
-	if values {
-		s.Value = string(r.Value)
-	}
-	return s
-}
-
-// streamCommand matches a command in a text that needs --stream if there are several
-// streams. It also matches the flag that selects streams, if the command has one.
-var streamCommand = regexp.MustCompile(`\bexportbridge (?:cursor ` +
-	`(?:export|history|import|reset|rewind|show)|backfill(?: cancel| list| pause| resume| watch)?|` +
-	`dlq (?:list|retry|show)|schema (?:check|infer|register|types)|` +
-	`attest|replay|pause|resume|tail|verify)\b(?: --(?:stream|all|match)\b)?`)
-
-// NameStream returns a text whose commands name the stream. If stream is "", they have NAME
-// in its place.
-func NameStream(text, stream string) string {
-	return streamCommand.ReplaceAllStringFunc(text, func(command string) string {
-		if strings.Contains(command, " --") {
-			return command
-		}
-		return command + " --stream " + cmp.Or(stream, "NAME")
-	})
 }
