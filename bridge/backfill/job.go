@@ -240,15 +240,16 @@ const (
 		"check EXPORT_START_PARAM, EXPORT_END_PARAM and EXPORT_TIME_FORMAT"
 )
 
-// missed is how many events prove that a job has not read its range.
-const missed = 10
+// FewestOutside is how many events prove that a range was not read. Of fewer, all may be late ones: some APIs
+// select by the time of ingestion.
+const FewestOutside = 10
 
 // Missed reports whether a job of one window is done, but published nothing of its range:
 // ten events or more, all with a time outside. With several windows that proves nothing:
 // an event ingested late is in a later window.
 func (j *Job) Missed() bool {
 	t := j.Totals()
-	return j.State == Done && !j.Reduced && len(j.Windows) == 1 && t.Outside >= missed && t.Outside == t.Events
+	return j.State == Done && !j.Reduced && len(j.Windows) == 1 && t.Outside >= FewestOutside && t.Outside == t.Events
 }
 
 // WindowName is the stream name of window n, for its checkpoints and transactions. It has
