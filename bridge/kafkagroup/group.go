@@ -159,7 +159,7 @@ func (g *Group) members(ctx context.Context, client *kafkaclient.Client) ([]brid
 	found, err := describeGroup(ctx, client, g.Name())
 	switch {
 	case errors.Is(err, kerr.GroupIDNotFound), err == nil && len(found.Members) == 0:
-		return nil, g.hiddenMembers(ctx, client)
+		return nil, hiddenMembers(ctx, client, g)[g.Name()]
 	case err != nil:
 		return nil, fmt.Errorf("describe group %s: %w", g.Name(), err)
 	}
@@ -228,16 +228,36 @@ func describeOnce(
 }
 
 // hiddenMembers looks for consumers of the KIP-848 protocol, which a bridge never uses. To
-// classic members, a group of such consumers looks empty, and assigns nothing.
-func (g *Group) hiddenMembers(ctx context.Context, client *kafkaclient.Client) error {
-	req := kmsg.NewPtrConsumerGroupDescribeRequest()
-	req.Groups = []string{g.Name()}
-	resp, err := req.RequestWith(ctx, client)
-	if err != nil || len(resp.Groups) != 1 || len(resp.Groups[0].Members) == 0 {
-		return ctx.Err() // brokers without this request have no such consumers
+// classic members, a group of such consumers looks empty, and assigns nothing. It returns, by
+// name, the Faults of the groups that have some, or the error of ctx.
+func hiddenMembers(ctx context.Context, client *kafkaclient.Client, groups ...*Group) map[string]error {
+	if len(groups) == 0 {
+		return nil
 	}
-	m := &resp.Groups[0].Members[0]
-	return g.foreign(fmt.Sprintf("client %s at %s uses the consumer protocol of KIP-848", m.ClientID, m.ClientHost))
+	req, found := kmsg.NewPtrConsumerGroupDescribeRequest(), make(map[string]error)
+	for _, g := range groups {
+		req.Groups = append(req.Groups, g.Name())
+	}
+	hidden := make(map[string]*kmsg.ConsumerGroupDescribeResponseGroupMember)
+	for _, part := range client.RequestSharded(ctx, req) {
+		if part.Err != nil {
+			continue // brokers without this request have no such consumers
+		}
+		for _, g := range part.Resp.(*kmsg.ConsumerGroupDescribeResponse).Groups {
+			if len(g.Members) > 0 {
+				hidden[g.Group] = &g.Members[0]
+			}
+		}
+	}
+	for _, g := range groups {
+		if m := hidden[g.Name()]; m != nil {
+			found[g.Name()] = g.foreign(fmt.Sprintf("client %s at %s uses the consumer protocol of KIP-848", m.ClientID,
+				m.ClientHost))
+		} else if ctx.Err() != nil {
+			found[g.Name()] = ctx.Err()
+		}
+	}
+	return found
 }
 
 func (g *Group) foreign(what string) *bridge.Fault {

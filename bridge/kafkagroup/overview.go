@@ -84,11 +84,18 @@ func (g *Group) Overview(ctx context.Context, streams []*Group) (Overview, error
 		}
 		slices.SortFunc(o.Processes, func(a, b GroupProcess) int { return strings.Compare(a.Name, b.Name) })
 		found := singleGroups(ctx, client, streams)
+		var empty []*Group // although they may have hidden members
+		for i, s := range streams {
+			if s.OwnedBy == OwnedByStream && found[i] == (single{}) {
+				empty = append(empty, s)
+			}
+		}
+		blocked := hiddenMembers(ctx, client, empty...) // asked once: there may be a thousand streams
 		hidden := slices.ContainsFunc(members, func(l listed) bool { return l.unknown })
 		for i, s := range streams {
 			stream := streamOf(s.Stream, members)
-			if s.OwnedBy == OwnedByStream && found[i] == (single{}) {
-				found[i].err = s.hiddenMembers(ctx, client)
+			if found[i] == (single{}) {
+				found[i].err = blocked[s.Name()]
 			}
 			fault := bridge.FaultOf(found[i].err)
 			switch stream.OwnGroup = found[i].member; {

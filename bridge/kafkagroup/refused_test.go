@@ -79,13 +79,30 @@ func TestOverviewOfTheNewerProtocol(t *testing.T) {
 		}
 		return resp, nil, true
 	})
-	for ownership, blocked := range map[string]string{
-		kafkagroup.OwnedByStream: "client stranger", kafkagroup.OwnedByGroup: "",
-	} {
-		p.cfg.OwnedBy = ownership
-		o := must.Get(p.cfg.Overview(t.Context(), []*kafkagroup.Group{&p.cfg}))(t)
-		if s := &o.Streams[0]; s.Error != "" || (s.Blocked != "") != (blocked != "") || !strings.Contains(s.Blocked, blocked) {
-			t.Errorf("%s: %+v, want blocked by %q", ownership, s, blocked)
+	var asked atomic.Int32
+	k.ControlKey(kmsg.ConsumerGroupDescribe.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
+		k.KeepControl()
+		asked.Add(1)
+		return nil, nil, false
+	})
+	other := p.cfg
+	other.Stream = "other"
+	for ownership, want := range map[string]struct {
+		blocked  string
+		requests int32
+	}{kafkagroup.OwnedByStream: {"client stranger", 1}, kafkagroup.OwnedByGroup: {}} {
+		p.cfg.OwnedBy, other.OwnedBy = ownership, ownership
+		asked.Store(0)
+		o := must.Get(p.cfg.Overview(t.Context(), []*kafkagroup.Group{&p.cfg, &other}))(t)
+		s := &o.Streams[0]
+		if s.Error != "" || (s.Blocked != "") != (want.blocked != "") || !strings.Contains(s.Blocked, want.blocked) {
+			t.Errorf("%s: %+v, want blocked by %q", ownership, s, want.blocked)
+		}
+		if s := &o.Streams[1]; s.Error != "" || s.Blocked != "" {
+			t.Errorf("%s: %+v, want a stream that nobody blocks", ownership, s)
+		}
+		if n := asked.Load(); n != want.requests {
+			t.Errorf("%s: %d requests for two streams, want %d", ownership, n, want.requests)
 		}
 	}
 }
