@@ -22,21 +22,10 @@ type EncodedStatus struct {
 	data []byte
 }
 
-// PutStatus publishes the stream's live status for StatusTTL. A standby's status never
-// replaces the owner's. A fenced bridge's status never replaces that of another bridge,
-// unless the other one is fenced too. StateStopped deletes the status, unless another
-// process has taken over the stream.
-func (s *Store) PutStatus(ctx context.Context, st bridge.Status) error {
-	o, err := s.putting(&EncodedStatus{Status: st})
-	if err != nil {
-		return err
-	}
-	s.c.together(ctx, o)
-	return o.put()
-}
-
-// PutStatuses is PutStatus for several streams, in few requests. After an error, it continues
-// with the other streams.
+// PutStatuses publishes the live status of each stream for StatusTTL, in few requests. A
+// standby's status never replaces the owner's. A fenced bridge's status never replaces that of
+// another bridge, unless the other one is fenced too. StateStopped deletes the status, unless
+// another process has taken over the stream. After an error, it continues with the other streams.
 func (c *Client) PutStatuses(ctx context.Context, statuses []*EncodedStatus) error {
 	var all []*operation
 	var errs []error

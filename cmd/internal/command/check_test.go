@@ -214,7 +214,8 @@ func TestCheckOwner(t *testing.T) {
 			[]string{`^  owner    warn pod-1, epoch 0, blocked \(auth\): 401 Unauthorized$`, `Try: check EXPORT_API_KEY`,
 				` 1 warning, 0 failures`}},
 	} {
-		must.Do(t, client.Stream("events").PutStatus(t.Context(), test.status))
+		test.status.Stream = "events"
+		must.Do(t, client.PutStatuses(t.Context(), []*cursorstore.EncodedStatus{{Status: test.status}}))
 		wantLines(t, runProgram(t, w.env, "check", "--only", "redis").stdout, test.want)
 	}
 }

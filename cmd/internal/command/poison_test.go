@@ -102,10 +102,10 @@ func poisonedWorld(t *testing.T) (w *world, live func()) {
 	now.Change = &bridge.Change{ID: poison, Kind: poison, Who: poison, Reason: poison, From: was.Version, At: 1}
 	must.Do(t, store.Advance(ctx, was, now))
 	put := func() error {
-		return store.PutStatus(ctx, bridge.Status{
+		return redis.PutStatuses(ctx, []*cursorstore.EncodedStatus{{Status: bridge.Status{
 			Stream: "events", Owner: poison, State: bridge.StateBlocked, Reason: poison, Error: poison, Hint: poison,
 			Leader: true, Version: now.Version, Contract: poison,
-		})
+		}}})
 	}
 	var refreshing sync.WaitGroup // a status expires within cursorstore.StatusTTL
 	refreshing.Go(func() {
