@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 	"unicode/utf8"
 )
@@ -305,8 +306,8 @@ func Diverged(c, other Checkpoint) bool {
 // DivergedFault returns the fault of a stream at ours whose store has diverged.
 func DivergedFault(ours, theirs Checkpoint) *Fault {
 	return BlockHintf("checkpoint", ReasonCheckpoint, HintTwoHistories,
-		"diverged histories: the store is at %s (last change: %q), this stream at %s (last change: %q)",
-		theirs.Version, cmp.Or(theirs.ChangeID(), "none"), ours.Version, cmp.Or(ours.ChangeID(), "none"))
+		"diverged histories: the store is at %s (last change: %s), this stream at %s (last change: %s)",
+		theirs.Version, theirs.ChangeText(), ours.Version, ours.ChangeText())
 }
 
 // ChangeID returns the id of the last change, or "".
@@ -315,6 +316,14 @@ func (c *Checkpoint) ChangeID() string {
 		return ""
 	}
 	return c.Change.ID
+}
+
+// ChangeText quotes the id of the last change, or says that there is none.
+func (c *Checkpoint) ChangeText() string {
+	if id := c.ChangeID(); id != "" {
+		return strconv.Quote(id)
+	}
+	return "none"
 }
 
 // LastCommand returns the id of the last operator's command. Without one it returns the

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -98,8 +97,8 @@ func (rec recovered) mergeAhead(policy string) (to resumption, err error) {
 	if !rec.sink.Zero() {
 		have = "checkpoint " + rec.sink.Version.String()
 	}
-	lost := fmt.Errorf("data lost in Kafka: it has %s, but %s (last change: %q) was committed", have, rec.store.Version,
-		cmp.Or(rec.store.ChangeID(), "none"))
+	lost := fmt.Errorf("data lost in Kafka: it has %s, but %s (last change: %s) was committed", have, rec.store.Version,
+		rec.store.ChangeText())
 	switch {
 	case policy == lossStop:
 		return resumption{lost: lost}, &bridge.Fault{

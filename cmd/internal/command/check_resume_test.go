@@ -46,14 +46,14 @@ func TestCheckResumption(t *testing.T) {
 		blocked bool
 	}{
 		"Redis is ahead": {"stop", (*world).aheadInRedis, []string{
-			`^  kafka    ok `, `FAIL data lost in Kafka: it has checkpoint 0\.\d+, but 0\.\d+ \(last change: "none"\) `,
+			`^  kafka    ok `, `FAIL data lost in Kafka: it has checkpoint 0\.\d+, but 0\.\d+ \(last change: none\) `,
 			`Try: find out what Kafka lost, then set BRIDGE_ON_CHECKPOINT_LOSS=kafka`}, true},
 		"Redis is ahead, kafka": {"kafka", (*world).aheadInRedis, []string{`warn data lost in Kafka: .*; a run resumes ` +
 			`from Kafka's checkpoint 0\.\d+, and later events may be published twice`}, false},
 		"Redis is ahead, redis": {"redis", (*world).aheadInRedis, []string{`warn data lost in Kafka: .*; a run resumes ` +
 			`from the checkpoint of Redis, 0\.\d+, and events that Kafka lost are not published again`}, false},
 		"Kafka has none": {"stop", (*world).loseCheckpoints, []string{
-			`FAIL data lost in Kafka: it has no checkpoint, but 0\.\d+ \(last change: "none"\) `, `Try: find out what Kafka lost`}, true},
+			`FAIL data lost in Kafka: it has no checkpoint, but 0\.\d+ \(last change: none\) `, `Try: find out what Kafka lost`}, true},
 		"neither has any": {"kafka", func(w *world, t *testing.T) {
 			w.loseCheckpoints(t)
 			w.redis.FlushAll()
