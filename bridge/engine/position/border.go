@@ -97,10 +97,14 @@ func (at *Position) nextBorder(p *bridge.Page, rules *Rules, found *Findings) br
 	if b.Hold = hold; hold == leastHold {
 		b.Hold = 0
 	}
+	first := p.At.Cursor == "" && p.Items > 0
+	if first && p.Items < rules.PageSize {
+		hold = max(hold, len(p.Events)) // a page that can grow may name its own cursor
+	}
 	if len(p.Events) > 0 && !r.Whole {
 		KeepItems(&b, p, hold)
 	}
-	if p.At.Cursor == "" && p.Items > 0 {
+	if first {
 		b.FirstNext = bridge.DigestCursor(p.Next)
 	}
 	return b

@@ -165,3 +165,27 @@ func TestEndAtTheSameTime(t *testing.T) {
 		}
 	}
 }
+
+// TestFirstPageGrows: an API that names the cursor of the page itself while that is not full names
+// a cursor for the first page too, which was requested without one. All items of the first page are
+// listed there again.
+func TestFirstPageGrows(t *testing.T) {
+	t.Parallel()
+	rules := &Rules{PageSize: 100, TailLimit: 400}
+	for name, restart := range map[string]bool{"at once": false, "after a restart": true} {
+		at, _, err := Begin(bridge.Checkpoint{}).Take(borderPage("", 0, 60, ""), rules, Known{})
+		must.Do(t, err)
+		for _, polls := range []struct{ items, news int }{{70, 10}, {70, 0}, {75, 5}} {
+			if restart {
+				at = Begin(at.Checkpoint)
+			}
+			p := borderPage("n", 0, polls.items, "")
+			var found Findings
+			at, found, err = at.Take(p, rules, Known{})
+			if err != nil || len(p.Events) != polls.news || found.Widened != 0 {
+				t.Errorf("%s: %d items are listed: %d are published, want %d (widened %d, %v)", name, polls.items,
+					len(p.Events), polls.news, found.Widened, err)
+			}
+		}
+	}
+}
