@@ -302,6 +302,31 @@ func TestWindowCircles(t *testing.T) {
 	}
 }
 
+// TestFirstPageNamesItself: an API that names the cursor of the page itself while that is not full lists
+// the first page twice.
+func TestFirstPageNamesItself(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ pageSize, missing int }{"not full": {100, 40}, "full": {40, 0}} {
+		t.Run(name, func(t *testing.T) {
+			inOwnWorld(t, nil, nil, func(t *testing.T, w *world) {
+				w.cfg.PageSize = test.pageSize
+				var raws []string
+				for _, i := range items(40) {
+					raws = append(raws, i.raw())
+				}
+				w.source.Serve(func(bridge.Position) bridgetest.Answer {
+					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"a"}`, strings.Join(raws, ","))}
+				})
+				if test.missing == 0 {
+					_ = w.refused(reconcile.Compare, reconcile.CursorCycle)
+					return
+				}
+				want(t, "compared", w.must(reconcile.Compare), counts{API: 40, Missing: 40})
+			})
+		})
+	}
+}
+
 // TestWindowForEver: a range that never ends, of an API that has marked its end elsewhere, is an error.
 func TestWindowForEver(t *testing.T) {
 	inOwnWorld(t, nil, nil, func(t *testing.T, w *world) {

@@ -49,15 +49,15 @@ func (r *rangeReader) each(ctx context.Context, from, to int64, visit func(*brid
 		next, tail, items, shows := page.Next, page.Tail(), page.Items, page.Time()
 		repeats := position.MarkBorder(page, &border)
 		switch {
-		case repeats.Same:
+		case repeats.Same && (!tail || items >= r.pageSize): // else the first page names itself
 			page.Release()
 			return reject(CursorCycle, "cursor cycle: the page at cursor %s has the same %d items as the page before",
 				bridge.CursorHash(at.Cursor), items)
-		case repeats.Whole:
+		case repeats.Whole, repeats.Same:
 			items = 0 // as an empty page
 		case len(page.Events) > 0:
 			border.Hold = position.Hold(border.Hold, repeats, items)
-			position.KeepItems(&border, page, border.Hold)
+			position.KeepItems(&border, page, position.HoldOf(page, border.Hold, r.pageSize))
 		}
 		if err = r.check(page); err == nil {
 			err = visit(page)

@@ -97,14 +97,10 @@ func (at *Position) nextBorder(p *bridge.Page, rules *Rules, found *Findings) br
 	if b.Hold = hold; hold == leastHold {
 		b.Hold = 0
 	}
-	first := p.At.Cursor == "" && p.Items > 0
-	if first && p.Items < rules.PageSize {
-		hold = max(hold, len(p.Events)) // a page that can grow may name its own cursor
-	}
 	if len(p.Events) > 0 && !r.Whole {
-		KeepItems(&b, p, hold)
+		KeepItems(&b, p, HoldOf(p, hold, rules.PageSize))
 	}
-	if first {
+	if p.At.Cursor == "" && p.Items > 0 {
 		b.FirstNext = bridge.DigestCursor(p.Next)
 	}
 	return b
@@ -126,6 +122,15 @@ func dropBorder(p *bridge.Page) (dropped int) {
 // overlap so far, at most a page.
 func Hold(held int, r Repeats, page int) int {
 	return max(held, leastHold, min(2*r.Items, max(page, leastHold)))
+}
+
+// HoldOf returns the number of items to keep of a page: hold, but all of a first page that is not full. It
+// was requested without a cursor, so the cursor that it names may be its own.
+func HoldOf(p *bridge.Page, hold, pageSize int) int {
+	if p.At.Cursor == "" && p.Items < pageSize {
+		return max(hold, len(p.Events))
+	}
+	return hold
 }
 
 // KeepItems puts the last items of a page that have an id into the border. No item of the
