@@ -37,9 +37,9 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 // certificates.
 const MaxSecretFile = 1 << 20
 
-// ReadSecretFile reads the value in a regular file, or in a link to one, without trailing
-// line breaks. It rejects pipes and devices, because they may block, and cannot be read
-// again when the value is rotated.
+// ReadSecretFile reads the value in a regular file, or in a link to one, without a byte order
+// mark and trailing line breaks. It rejects pipes and devices, because they may block, and
+// cannot be read again when the value is rotated.
 func ReadSecretFile(path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -60,7 +60,7 @@ func ReadSecretFile(path string) (string, error) {
 	if len(content) > MaxSecretFile {
 		return "", fmt.Errorf("%s is larger than %d bytes", path, MaxSecretFile)
 	}
-	return strings.TrimRight(string(content), "\r\n"), nil
+	return strings.TrimRight(strings.TrimPrefix(string(content), "\ufeff"), "\r\n"), nil
 }
 
 // Reread returns the value, or the present content of its file if it was read from one.

@@ -14,7 +14,7 @@ func TestReadSecretFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "key")
-	for content, want := range map[string]string{"k": "k", "k\r\n": "k", "k\n\n": "k", "": "",
+	for content, want := range map[string]string{"k": "k", "k\r\n": "k", "k\n\n": "k", "": "", "\ufeffk\r\n": "k",
 		strings.Repeat("x", bridge.MaxSecretFile): strings.Repeat("x", bridge.MaxSecretFile)} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)

@@ -70,14 +70,14 @@ func (v *valueFiles) read(path string) (string, error) {
 	return v.known[path]()
 }
 
-// readValue reads the value in a file, without trailing line breaks, as bridge.ReadSecretFile
-// reads it again.
+// readValue reads the value in a file, without the byte order mark of some editors and
+// trailing line breaks, as bridge.ReadSecretFile reads it again.
 func (v *valueFiles) readValue(path string) (string, error) {
 	content, err := v.pipes.read(path, maxValueFile)
 	if err != nil {
 		return "", err
 	}
-	text := strings.TrimRight(content, "\r\n")
+	text := strings.TrimRight(strings.TrimPrefix(content, "\ufeff"), "\r\n")
 	if text == "" {
 		return "", fmt.Errorf("%s is empty", path)
 	}

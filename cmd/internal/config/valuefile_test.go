@@ -18,7 +18,7 @@ import (
 func TestReadValue(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ content, want string }{{"a", "a"}, {"a\n", "a"}, {"a\r\n", "a"}, {"a\r\n\n", "a"},
-		{" a ", " a "}, {"a\nb\n", "a\nb"}} {
+		{" a ", " a "}, {"a\nb\n", "a\nb"}, {"\ufeffa\r\n", "a"}} {
 		if got, err := new(valueFiles).readValue(writeFile(t, "v", test.content)); got != test.want || err != nil {
 			t.Errorf("readValue of %q = %q, %v, want %q", test.content, got, err, test.want)
 		}
