@@ -247,18 +247,19 @@ func TestFailing(t *testing.T) {
 		l := &list{page: 5}
 		l.fail = func() error {
 			if l.requests%10 == 0 {
-				return &bridge.Fault{Class: bridge.Transient, Code: "503", Err: errors.New("away")}
+				return &bridge.Fault{Class: bridge.Transient, Code: "503", Err: errors.New("away"), Hint: "ask"}
 			}
 			return nil
 		}
 		var said []string
 		cfg := settings(3 * time.Hour)
 		cfg.MaxWindow, cfg.Observe = 10*time.Minute, func(bridge.Observation) {}
-		cfg.Warn = func(text, _ string) { said = append(said, text) }
+		cfg.Warn = func(text, hint string) { said = append(said, text+", try: "+hint) }
 		x := begin(t, time.Now().Add(-9*time.Hour), l, cfg)
 		x.drain()
-		if !strings.Contains(strings.Join(said, "\n"), "a listing waits") {
-			t.Errorf("nothing says that it waits: %q", said)
+		if len(said) == 0 || slices.ContainsFunc(said, func(s string) bool { return s != said[0] }) ||
+			said[0] != "a listing waits for a page: its request failed (503) and is repeated, try: ask" {
+			t.Errorf("the listing says %.200q", said)
 		}
 	})
 }

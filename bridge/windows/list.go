@@ -434,8 +434,7 @@ func (o *observed) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page,
 	case err != nil:
 		f := bridge.FaultOf(err)
 		if saw.Code = f.Code; o.lister.reading.Load() && o.lister.cfg.Warn != nil && f.Class != bridge.BadCursor {
-			o.lister.cfg.Warn("a listing waits for a page: it is retried after "+saw.Code,
-				"if the API limits requests, set EXPORT_RATE_LIMIT")
+			o.lister.cfg.Warn("a listing waits for a page: its request failed ("+saw.Code+") and is repeated", f.Hint)
 		}
 	default:
 		saw.Bytes = int64(len(p.Body))
