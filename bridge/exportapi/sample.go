@@ -115,23 +115,18 @@ func (s *Sample) Begins(other *Sample) bool {
 
 func (i *SampledItem) is(other SampledItem) bool { return i.digest == other.digest && i.ID == other.ID }
 
-// Border returns how many items of the page are also among the last of the page before,
-// with the same bytes. ids is false if one of them has no id: the engine publishes such an
-// item twice.
+// Border returns how many items of the page are also on the page before, with the same bytes.
+// ids is false if one of them has no id: the engine publishes such an item twice.
 func (s *Sample) Border(before *Sample) (items int, ids bool) {
 	ids = true
-	last := Sample{Items: before.Items[max(0, len(before.Items)-borderItems):]}
 	for i := range s.Items {
-		if last.Has(&s.Items[i]) {
+		if before.Has(&s.Items[i]) {
 			items++
 			ids = ids && s.Items[i].ID != ""
 		}
 	}
 	return items, ids
 }
-
-// borderItems is the number of last items of a page that the engine compares.
-const borderItems = 16
 
 // Repeats reports whether the page begins with all items of the page before, because the
 // API ignores the cursor. It is false if chance explains the same items: one item can be
