@@ -38,6 +38,28 @@ func TestUnreadCursor(t *testing.T) {
 	})
 }
 
+// TestFirstPageAgain: an API that ignores the cursor, and lists fewer items than were asked for, looks like
+// one whose last page names itself. The stream says so until a page has other items.
+func TestFirstPageAgain(t *testing.T) {
+	bubble(t, bridgetest.Export{PageSize: 100}, func(r *harness) {
+		n := 50
+		r.source.Serve(func(bridge.Position) bridgetest.Answer {
+			return inclusive(func() int { return n + 1 }, n, 0, "none")(bridge.Position{})
+		})
+		r.startFor(time.Minute)
+		s := r.bridge.Status()
+		if len(s.Warnings) != 1 || s.Warnings[0].Code != bridge.WarningUnread || s.Warnings[0].Hint == "" || !s.EndDoubtful() {
+			t.Errorf("warnings %+v", s.Warnings)
+		}
+		if c, err := r.store.Load(t.Context()); err != nil || c.Drained {
+			t.Errorf("drained %t, error %v", c.Drained, err)
+		}
+		r.wantCounts(50, 50)
+		r.after(time.Minute)
+		r.end()
+	})
+}
+
 // TestFutureStart: a start ahead of the API's clock leaves events out, so the stream
 // does not say that it has all of them. Until that time has come it warns.
 func TestFutureStart(t *testing.T) {

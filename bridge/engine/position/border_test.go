@@ -175,16 +175,19 @@ func TestFirstPageGrows(t *testing.T) {
 	for name, restart := range map[string]bool{"at once": false, "after a restart": true} {
 		at, _, err := Begin(bridge.Checkpoint{}).Take(borderPage("", 0, 60, ""), rules, Known{})
 		must.Do(t, err)
-		for _, polls := range []struct{ items, news int }{{70, 10}, {70, 0}, {75, 5}} {
+		for _, polls := range []struct {
+			items, news int
+			again       bool
+		}{{60, 0, true}, {60, 0, true}, {70, 10, false}, {70, 0, false}, {75, 5, false}} {
 			if restart {
 				at = Begin(at.Checkpoint)
 			}
 			p := borderPage("n", 0, polls.items, "")
 			var found Findings
 			at, found, err = at.Take(p, rules, Known{})
-			if err != nil || len(p.Events) != polls.news || found.Widened != 0 {
-				t.Errorf("%s: %d items are listed: %d are published, want %d (widened %d, %v)", name, polls.items,
-					len(p.Events), polls.news, found.Widened, err)
+			if err != nil || len(p.Events) != polls.news || found.Widened != 0 || found.FirstAgain != polls.again {
+				t.Errorf("%s: %d items are listed: %d are published, want %d (%+v, %v)", name, polls.items,
+					len(p.Events), polls.news, found, err)
 			}
 		}
 	}

@@ -72,6 +72,9 @@ type Findings struct {
 	// had instead.
 	FullEnd bool
 	Unread  bridge.Unread
+	// FirstAgain is true if the cursor of the first page led to the first page, which names that cursor: it
+	// has all items, or the API ignores the cursor.
+	FirstAgain bool
 	// Mark is how the page marked the end of the results; ContractUnknown if it did not.
 	Mark bridge.Contract
 	// Suspect is the FirstItems of a page that is rejected with CodeOlder.
@@ -158,6 +161,8 @@ func (at *Position) take(p *bridge.Page, rules *Rules, known Known, found *Findi
 	if err := at.checkPage(p, digest, found); err != nil {
 		return err
 	}
+	found.FirstAgain = p.Tail() && !rules.window() && len(p.Events) > 1 && found.Items == len(p.Events) &&
+		found.Items == at.Border.Of && at.Border.FirstNext == bridge.DigestCursor(p.At.Cursor)
 	border := at.nextBorder(p, rules, found)
 	if err := at.trim(p, rules, found); err != nil {
 		return err
@@ -201,9 +206,10 @@ func (at *Position) count(p *bridge.Page, found *Findings) {
 // noteTail records a page that is the end of the results.
 func (at *Position) noteTail(p *bridge.Page, rules *Rules, found *Findings) {
 	at.MarksEnd = at.MarksEnd || p.Next == "" || at.Empty.AtTail
-	at.Drained, at.EndedEmpty = rules.endIsFinal(p) && p.Unread.Where == "", 0
+	doubtful := p.Unread.Where != "" || found.FirstAgain
+	at.Drained, at.EndedEmpty = rules.endIsFinal(p) && !doubtful, 0
 	at.PositionTime, at.PositionByAPI = bridge.Millis(p.AsOf()), !p.ServerTime.IsZero()
-	if p.Unread.Where != "" { // unpublished items may follow
+	if doubtful { // unpublished items may follow
 		at.PositionTime = min(at.LastEventTime, at.PositionTime)
 	}
 	at.Empty.Tail()
