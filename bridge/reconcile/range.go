@@ -23,6 +23,8 @@ type rangeReader struct {
 	// pageSize and endExplicit are those of Config. paged is set once a page has named a next one.
 	pageSize           int
 	endExplicit, paged bool
+	// unproven is set while the stream cannot tell whether the API heeds the cursor.
+	unproven bool
 	// lists is set if the source lists windows: a page of the end shows a time after the range.
 	lists bool
 	// marksEnd is true once the API is known to mark the end of its results: then
@@ -49,7 +51,7 @@ func (r *rangeReader) each(ctx context.Context, from, to int64, visit func(*brid
 		next, tail, items, shows := page.Next, page.Tail(), page.Items, page.Time()
 		repeats := position.MarkBorder(page, &border)
 		switch {
-		case repeats.Same && (!tail || items >= r.pageSize): // else the first page names itself
+		case repeats.Same && (!tail || items >= r.pageSize || r.unproven): // else the first page names itself
 			page.Release()
 			return reject(CursorCycle, "cursor cycle: the page at cursor %s has the same %d items as the page before",
 				bridge.CursorHash(at.Cursor), items)
