@@ -53,8 +53,8 @@ type Since struct {
 	// EndsOnly ignores Time. A topic that is not in Topics, or whose Ends are unknown, is
 	// read whole. Records that were deleted after the ends are a Permanent Fault.
 	EndsOnly bool
-	// ByKey matches events by their ItemKey instead of their bytes, so that a changed item
-	// is not another event.
+	// ByKey matches events by their ItemKey instead of their bytes, so that a changed item is
+	// not another event. An event that is Shared must also have the bytes of the record.
 	ByKey bool
 }
 

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"slices"
 	"strings"
 	"time"
@@ -290,7 +292,7 @@ func fingerprintOf(value []byte) fingerprint {
 type publishedIndex struct {
 	// events counts how often each item was published, letters how often it is a dead
 	// letter. An item in both was a dead letter first, and was published from there.
-	events, letters map[fingerprint]int32
+	events, letters map[fingerprint]records
 	byKey           bool // items are identified by their bridge.ItemKey, not by bytes
 	// redacted names the rules for private data. Records under other rules have other bytes
 	// for the same item, so their ids identify them. foreign is set if there are such
@@ -303,22 +305,53 @@ type publishedIndex struct {
 }
 
 func newPublishedIndex(byKey bool, redacted string) *publishedIndex {
-	return &publishedIndex{events: make(map[fingerprint]int32), letters: make(map[fingerprint]int32), byKey: byKey,
+	return &publishedIndex{events: make(map[fingerprint]records), letters: make(map[fingerprint]records), byKey: byKey,
 		redacted: redacted, encrypted: strings.Contains(redacted, bridge.ValuesEncrypted)}
 }
 
 func (p *publishedIndex) len() int { return len(p.events) + len(p.letters) }
 
 func (p *publishedIndex) add(r *kgo.Record) {
-	item, other, _ := p.item(r)
-	count(p.events, item, other)
+	item, other, keyed := p.item(r)
+	count(p.events, item, other, p.sumOf(r, keyed))
+}
+
+// records are those of one name. sum is that of their bytes if the name is a key: 0 if it is unknown.
+type records struct {
+	n   int32
+	sum uint32
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// sumOf returns the sum of a record with a key. It is 0 if the record does not have the bytes that its
+// item has today.
+func (p *publishedIndex) sumOf(r *kgo.Record, keyed bool) uint32 {
+	if rules, _ := headerOf(r, HeaderRedacted); !keyed || string(rules) != p.redacted {
+		return 0
+	}
+	return crc32.Checksum(r.Value, castagnoli)
+}
+
+// summed is the name of another record of a key, with other bytes.
+func summed(key fingerprint, sum uint32) fingerprint {
+	return fingerprintOf(binary.BigEndian.AppendUint32(key[:], sum))
 }
 
 // count counts a record by its name, and by its other name if there is one.
-func count(in map[fingerprint]int32, item, other fingerprint) {
-	in[item]++
+func count(in map[fingerprint]records, item, other fingerprint, sum uint32) {
+	switch of := in[item]; {
+	case of.n == 0:
+		in[item] = records{1, sum}
+	case of.sum == sum || of.sum == 0:
+		in[item] = records{of.n + 1, of.sum}
+	case sum == 0:
+		in[item] = records{of.n + 1, 0}
+	default:
+		in[item], in[summed(item, sum)] = records{of.n + 1, of.sum}, records{n: 1}
+	}
 	if other != (fingerprint{}) {
-		in[other]++
+		in[other] = records{n: in[other].n + 1}
 	}
 }
 
@@ -357,19 +390,20 @@ func (p *publishedIndex) item(r *kgo.Record) (item, other fingerprint, keyed boo
 
 func (p *publishedIndex) addLetter(r *kgo.Record) {
 	item, other, keyed := p.item(r)
-	if sub, ok := ReadSubstitute(r); ok && (!keyed || !p.byKey) { // its sum is the same under any rules
+	sub, ok := ReadSubstitute(r)
+	if ok && (!keyed || !p.byKey) { // its sum is the same under any rules
 		sum, err := hex.DecodeString(sub.SHA256)
 		if err != nil {
 			return // nothing identifies the item
 		}
 		item, other = fingerprint(sum[:16]), fingerprint{}
 	}
-	count(p.letters, item, other)
+	count(p.letters, item, other, p.sumOf(r, keyed && !ok))
 }
 
 // Match implements bridge.PublishedIndex.
 func (p *publishedIndex) Match(e *bridge.Event) bool {
-	if p.byKey && (p.match(e, fingerprint(e.ItemKey())) || p.matchWasKey(e)) || p.match(e, fingerprintOf(e.Raw)) {
+	if p.byKey && p.matchKey(e) || p.match(e, fingerprintOf(e.Raw)) {
 		return true
 	}
 	if e.Sums == nil {
@@ -387,6 +421,22 @@ const (
 	recordID = "\x00id "
 	bare     = "\x00bare "
 )
+
+// matchKey is Match by the key of the record. Events can share a key: then a record with other bytes is
+// another event's. A record whose item's bytes are unknown may be any event's.
+func (p *publishedIndex) matchKey(e *bridge.Event) bool {
+	key := fingerprint(e.ItemKey())
+	if !e.Shared || e.ID == nil || e.Withheld() || e.Sums != nil && e.Sums.Replaced {
+		return p.match(e, key) || p.matchWasKey(e)
+	}
+	sum := crc32.Checksum(e.Raw, castagnoli)
+	for _, of := range []records{p.events[key], p.letters[key]} {
+		if of.n > 0 && (of.sum == 0 || of.sum == sum) {
+			return true
+		}
+	}
+	return p.match(e, summed(key, sum))
+}
 
 // matchWasKey is Match by keys of older records: an item without an id had another one before the
 // rules for private data, and older versions gave a withheld item without a time the time 0.
@@ -415,12 +465,12 @@ func (p *publishedIndex) matchID(e *bridge.Event) bool {
 	if e.Withheld() {
 		form = fingerprint(e.Form()[:len(form)])
 	}
-	for _, in := range []map[fingerprint]int32{p.events, p.letters} {
-		if in[name] > 0 {
-			if in[name]--; in[name] == 0 {
+	for _, in := range []map[fingerprint]records{p.events, p.letters} {
+		if of := in[name]; of.n > 0 {
+			if in[name] = (records{n: of.n - 1}); of.n == 1 {
 				delete(in, name) // the number of names stays within maxIndexed
 			}
-			p.events[form]++
+			count(p.events, form, fingerprint{}, 0)
 			return true
 		}
 	}
@@ -428,10 +478,10 @@ func (p *publishedIndex) matchID(e *bridge.Event) bool {
 }
 
 func (p *publishedIndex) match(e *bridge.Event, item fingerprint) bool {
-	there := max(p.events[item], p.letters[item]) > 0
+	event, letter := p.events[item], p.letters[item]
+	there := max(event.n, letter.n) > 0
 	if there && e.ID == nil {
-		p.events[item]--
-		p.letters[item]--
+		p.events[item], p.letters[item] = records{event.n - 1, event.sum}, records{letter.n - 1, letter.sum}
 	}
 	return there
 }

@@ -46,12 +46,15 @@ func (l *Lister) complete(ctx context.Context, w window) (*collector, error) {
 	for range maxListings {
 		c := &collector{memory: &l.memory, floor: w.floor, to: w.to, most: l.cfg.MaxBytes, moving: l.cfg.Numbered,
 			again: w.again, share: w.share.begin()}
+		l.memory.missed = false
 		if !l.paged {
 			c.keys = make(map[bridge.ItemKey]int64)
 		}
 		c.walk = l.walk(w.from, w.to, w.late)
 		err := l.listAll(ctx, c, w.from, w.to)
 		switch {
+		case err == nil && l.memory.missed:
+			before = c.listed
 		case err == nil && (!l.cfg.Numbered || c.listed == before):
 			return c, l.walked(c.walk)
 		case err != nil && !errors.Is(err, errMoved):

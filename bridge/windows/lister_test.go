@@ -369,43 +369,6 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// TestSharedID: items of one id and time, with other bytes, are several items.
-func TestSharedID(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		at := time.Now()
-		l := &list{page: 5, shared: true}
-		for i := range 20 {
-			l.put(fmt.Sprint(i/2), at)
-		}
-		bridge.Sleep(t.Context(), 10*time.Second)
-		x := begin(t, at.Add(-time.Minute), l, settings(time.Minute))
-		x.poll(5, 5*time.Second)
-		x.want(20)
-	})
-}
-
-// TestSharedIDMoves: items of one id and time are distinguished in any order of the list, and
-// if the API shows one of them later.
-func TestSharedIDMoves(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		at := time.Now()
-		l := &list{page: 50, shared: true}
-		for i := range 20 {
-			l.put(fmt.Sprint(i/2), at)
-			l.all[i].visible = at.Add(time.Duration(i%2) * 30 * time.Second)
-		}
-		bridge.Sleep(t.Context(), 10*time.Second)
-		cfg := settings(time.Minute)
-		cfg.PageSize = 100
-		x := begin(t, at.Add(-time.Minute), l, cfg)
-		for i := range 30 {
-			l.oldest = i%4 > 1
-			x.poll(1, 2*time.Second)
-		}
-		x.want(20)
-	})
-}
-
 // TestOnceAtLimit: a run that ends at the end of the list publishes all that the first listing of
 // a session finds, although it is more than memory holds.
 func TestOnceAtLimit(t *testing.T) {

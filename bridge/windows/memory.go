@@ -14,6 +14,7 @@ const maxRemembered = 2_000_000
 type known struct {
 	copies int32
 	sum    uint32 // a hash of its bytes, if it has an id
+	unlike bool   // the topic has its key, with other bytes
 	last   int64  // end of the window that listed it last, in milliseconds since the epoch
 }
 
@@ -35,6 +36,7 @@ type memory struct {
 	others  map[other]struct{}        // items that share the key of another item
 	doubted map[other]int             // items that may be such, if pages move: by the first listing that has them
 	listing int                       // counts the listings
+	missed  bool                      // an item was found to be another one too late for this listing
 	fresh   []bridge.ItemKey          // the new items of this window
 }
 
@@ -58,12 +60,17 @@ func (m *memory) keyOf(e *bridge.Event, k bridge.ItemKey) (own bridge.ItemKey, s
 	}
 	sum = uint32(maphash.Bytes(seed, e.Form())) //nolint:gosec // as many bits as there is room for
 	first, again := m.sums[k]
-	switch {
+	switch is := m.seen[k]; {
 	case !again:
 		m.sums[k] = sum
-	case first != sum && m.seen[k].sum == sum: // the first one gets another key, from the next listing on
-		m.tellApart(other{k, first})
-	case first != sum:
+	case first == sum:
+	case is.unlike && m.hasBytes(e):
+		is.sum, is.unlike = sum, false
+		m.seen[k] = is
+		fallthrough
+	case is.sum == sum: // the first one gets another key, from the next listing on
+		m.missed = m.tellApart(other{k, first}) || m.missed
+	default:
 		m.tellApart(other{k, sum})
 	}
 	if _, is := m.others[other{k, sum}]; is {
@@ -72,9 +79,19 @@ func (m *memory) keyOf(e *bridge.Event, k bridge.ItemKey) (own bridge.ItemKey, s
 	return k, sum
 }
 
-// tellApart counts an item as other than the one with its key. An item that moves to the next page
-// may have other bytes there: two listings must then have both.
-func (m *memory) tellApart(o other) {
+// hasBytes reports whether the topic has an item with the key and the bytes of e.
+func (m *memory) hasBytes(e *bridge.Event) bool {
+	same := *e
+	same.Shared = true
+	return m.held.Match(&same)
+}
+
+// tellApart counts an item as other than the one with its key. It reports whether that is news. An
+// item that moves to the next page may have other bytes there: two listings must then have both.
+func (m *memory) tellApart(o other) (news bool) {
+	if _, is := m.others[o]; is {
+		return false
+	}
 	first, again := m.doubted[o]
 	switch {
 	case !m.moving || again && first < m.listing:
@@ -82,6 +99,7 @@ func (m *memory) tellApart(o other) {
 	case !again:
 		m.doubted[o] = m.listing
 	}
+	return true
 }
 
 // isNew reports whether the topic lacks an item with this key, and remembers the item. to is
@@ -94,14 +112,16 @@ func (m *memory) isNew(e *bridge.Event, key bridge.ItemKey, to int64) bool {
 		copies = m.listed[k]
 	}
 	was := m.seen[k]
-	is := known{copies: was.copies, sum: was.sum, last: max(was.last, to)}
+	is := known{copies: was.copies, sum: was.sum, unlike: was.unlike, last: max(was.last, to)}
 	news := false
 	if was.copies < copies {
 		is.copies, is.sum = was.copies+1, sum
-		if news = m.held == nil || !m.held.Match(e); news {
+		asked := *e
+		asked.Shared = k != key // its key does not show whether the topic has it
+		if news = m.held == nil || !m.held.Match(&asked); news {
 			m.fresh = append(m.fresh, k)
 		} else {
-			m.met = true
+			m.met, is.unlike = true, sum != 0 && !asked.Shared && !m.hasBytes(e)
 		}
 	}
 	m.seen[k] = is
@@ -145,7 +165,8 @@ func (m *memory) single(items []item) []item {
 func (m *memory) undo() {
 	for _, k := range m.fresh {
 		if is := m.seen[k]; is.copies > 1 {
-			m.seen[k] = known{is.copies - 1, is.sum, is.last}
+			is.copies--
+			m.seen[k] = is
 		} else {
 			delete(m.seen, k)
 		}

@@ -216,8 +216,8 @@ var All = []Rule{
 		Name: "list-forgets-topic", Without: "what the topic holds is published again after a restart",
 		Notice: Lists | Windows,
 		Edits: []Edit{{"bridge/windows/memory.go", `
--		if news = m.held == nil || !m.held.Match(e); news {
-+		if news = protocol.Broken("list-forgets-topic") || m.held == nil || !m.held.Match(e); news {
+-		if news = m.held == nil || !m.held.Match(&asked); news {
++		if news = protocol.Broken("list-forgets-topic") || m.held == nil || !m.held.Match(&asked); news {
 `}},
 	},
 	{
