@@ -168,6 +168,7 @@ type world struct {
 
 	identity bridge.SourceIdentity // of the pages
 	endless  bool                  // the API ignores the end of a window
+	cuts     *cuts                 // the API lists one page of a window, nil if it lists all
 	logged   *slog.Logger          // of the engines
 	live     checkpoints           // of the stream
 	request  bridge.Fingerprint    // of the settings
@@ -250,6 +251,8 @@ func (w *world) open(j *backfill.Job, n int) (*backfill.Setup, error) {
 	switch {
 	case w.endless:
 		port = endless{source}
+	case w.cuts != nil:
+		port = cuts{source, w.cuts.unread}
 	case w.list != nil:
 		port = w.list
 	}
@@ -271,6 +274,26 @@ func (e endless) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, e
 		p.At = at
 	}
 	return p, err
+}
+
+// cuts is a Source that names no next page.
+type cuts struct {
+	bridge.Source
+	unread bridge.Unread // what the page has instead
+}
+
+func (c cuts) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
+	p, err := c.Source.Fetch(ctx, at)
+	if err == nil && p.Next != "" {
+		p.Next, p.Unread = "", c.unread
+	}
+	return p, err
+}
+
+func (c cuts) Decode(p *bridge.Page) error {
+	err := c.Source.Decode(p)
+	p.Next = ""
+	return err
 }
 
 // owner is an Owner in memory.

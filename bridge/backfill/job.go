@@ -68,6 +68,9 @@ type Job struct {
 	Request bridge.Fingerprint `json:"request,omitempty"`
 	// MarksEnd is true if the live stream has seen the API mark the end of its results.
 	MarksEnd bool `json:"marks_end,omitempty"`
+	// Paged is true if the API has named a next page to the live stream: a full page without
+	// one is then the end of a window.
+	Paged bool `json:"paged,omitempty"`
 	// Topic is the target topic.
 	Topic string `json:"topic"`
 	// TopicID is the topic's id when the job began; empty in a job of an older version.

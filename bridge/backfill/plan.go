@@ -177,7 +177,7 @@ type Plan struct {
 func (p *Plan) Hash() string {
 	j := p.Job
 	j.Created, j.Who, j.Reason = 0, "", ""
-	j.Source, j.MarksEnd = bridge.SourceIdentity{}, false
+	j.Source, j.MarksEnd, j.Paged = bridge.SourceIdentity{}, false, false
 	text, _ := json.Marshal(&j) // no field can fail
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])
@@ -245,8 +245,17 @@ func (p *Planner) checkSource(ctx context.Context, plan *Plan) error {
 	if err := live.RoutesConflict(p.Topic, p.Routes); err != nil && plan.Job.Kind == Backfill {
 		return reject(OtherRoutes, &plan.Job, "%v", err)
 	}
-	plan.Job.Source, plan.Job.Request, plan.Job.MarksEnd = live.Source, p.Request, live.MarksEnd && live.Listing == nil
+	plan.Job.Source, plan.Job.Request = live.Source, p.Request
+	plan.Job.learn(&live)
 	return nil
+}
+
+// learn notes what the live stream knows of the API's cursors. The cursor of one that follows
+// windows is not the API's.
+func (j *Job) learn(live *bridge.Checkpoint) {
+	if live.Listing == nil {
+		j.MarksEnd, j.Paged = j.MarksEnd || live.MarksEnd, j.Paged || live.Cursor != ""
+	}
 }
 
 // checkOrigin rejects a job that publishes other events, or ids, than the live stream. A replay

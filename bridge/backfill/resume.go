@@ -125,7 +125,8 @@ func (p *Planner) goOn(ctx context.Context, r *Resumption, listed *Job, how func
 		how(&have)
 		have.Paused = false
 		have.Revision++
-		have.Source, have.Request, have.MarksEnd = listed.Source, listed.Request, listed.MarksEnd
+		have.Source, have.Request = listed.Source, listed.Request
+		have.MarksEnd, have.Paged = listed.MarksEnd, listed.Paged
 		return have, p.resumable(&have, r)
 	})
 	if err != nil {
@@ -151,7 +152,8 @@ func (p *Planner) checkResumed(ctx context.Context, job *Job) error {
 	if err := p.checkOrigin(&live, job); err != nil {
 		return err
 	}
-	job.Source, job.MarksEnd = cmp.Or(job.Source, live.Source), job.MarksEnd || live.MarksEnd && live.Listing == nil
+	job.Source = cmp.Or(job.Source, live.Source)
+	job.learn(&live)
 	if !p.Request.Known() {
 		return nil
 	}

@@ -88,6 +88,7 @@ type Run struct {
 	windows []Window
 	// source is the job's or, if that is unknown, the first that a window has found.
 	source bridge.SourceIdentity
+	paged  bool // the API has named a next page
 }
 
 // Run returns the run of a committed job, from Begin or Resume, for the operator by.
@@ -102,6 +103,7 @@ func (p *Planner) newRun(job Job, by string) *Run {
 	return &Run{
 		planner: p, job: job, by: by, limit: rate.NewLimiter(rate.Inf, 1),
 		engines: make(map[int]*engine.Engine), windows: slices.Clone(job.Windows), source: job.Source,
+		paged: job.Paged,
 	}
 }
 
@@ -254,7 +256,7 @@ func (r *Run) runWindow(ctx context.Context, n int) error {
 		Resource: r.job.Resource, Events: r.job.Events, ItemID: cfg.Origin.ItemID, Start: w.From, End: w.To,
 	}
 	cfg.OnInvalidCursor, cfg.MarksEnd = "stop", r.job.MarksEnd || r.job.lists() // a window has no history
-	source := bridge.Source(windowSource{setup.Source, r})
+	source := bridge.Source(windowSource{setup.Source, r, &cfg})
 	if r.job.lists() {
 		source = setup.Ranges(source)
 	}
@@ -371,6 +373,7 @@ func (r *Run) finish(have *Job) {
 type windowSource struct {
 	bridge.Source
 	run *Run
+	cfg *engine.Config
 }
 
 // Fetch implements bridge.Source. Requests wait for the rate limit of the job.
@@ -385,12 +388,33 @@ func (s windowSource) Fetch(ctx context.Context, at bridge.Position) (*bridge.Pa
 }
 
 // Decode implements bridge.Source. It rejects a page of another source than the job's
-// other pages, before the window publishes any of it.
+// other pages, and one that may hide the rest of the window, before the window publishes any
+// of it.
 func (s windowSource) Decode(page *bridge.Page) error {
 	if err := s.Source.Decode(page); err != nil {
 		return err
 	}
-	return s.run.sameSource(page.Source)
+	return cmp.Or(s.run.sameSource(page.Source), s.cutOff(page))
+}
+
+// cutOff returns the fault of a page that names no next one, although more events may follow. The
+// end of a list that is read by windows is proven.
+func (s windowSource) cutOff(page *bridge.Page) error {
+	if s.run.job.lists() {
+		return nil
+	}
+	if err := page.Unread.Fault(); err != nil {
+		return err
+	}
+	s.run.mu.Lock()
+	defer s.run.mu.Unlock()
+	s.run.paged = s.run.paged || page.Next != "" || page.At.Cursor != ""
+	if s.run.paged || s.cfg.EndExplicit || page.Items <= 1 || page.Items < s.cfg.PageSize {
+		return nil
+	}
+	return bridge.Blockf("cut-off", bridge.ReasonConfig, "if more events follow, set EXPORT_CURSOR_FIELD to where "+
+		"the next cursor is; cancel the job, and begin one with more windows or another EXPORT_PAGE_SIZE",
+		"a full page of %d items names no next one: more events may follow", page.Items)
 }
 
 // windowSink is the Sink of a window.

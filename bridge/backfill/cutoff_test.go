@@ -1,0 +1,75 @@
+package backfill_test
+
+import (
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/backfill"
+)
+
+// TestRunCutOff: a window whose only page is full, or has a next cursor that no setting selects, may
+// lack events. It publishes none, and the job does not end. A full page is the end if the API has
+// named a next page before.
+func TestRunCutOff(t *testing.T) {
+	t.Parallel()
+	unread := bridge.Unread{Where: "/paging/next", Hint: "set EXPORT_CURSOR_FIELD=/paging/next"}
+	for name, tc := range map[string]struct {
+		cuts    *cuts
+		seconds int
+		paged   bool
+		blocked string
+	}{
+		"cut off":                {&cuts{}, 10, false, "a full page of 4 items names no next one"},
+		"another cursor":         {&cuts{unread: unread}, 10, true, "/paging/next"},
+		"cut off, known to page": {&cuts{}, 4, true, ""},
+		"short":                  {&cuts{}, 3, false, ""},
+		"one full page":          {nil, 4, true, ""},
+		"full pages":             {nil, 8, false, ""},
+	} {
+		inWorld(t, 20, func(t *testing.T, w *world) {
+			w.cuts = tc.cuts
+			plan := w.plan(tc.seconds, 1)
+			plan.Paged = tc.paged
+			job, err := w.start(w.begin(plan)).Do(t.Context())
+			if tc.blocked == "" {
+				if w.wantOnce(tc.seconds); err != nil || job.State != backfill.Done {
+					t.Errorf("%s: %s, %v", name, job.State, err)
+				}
+				return
+			}
+			wantBlocked(t, err, bridge.ReasonConfig, tc.blocked)
+			w.wantOnce(0)
+			if left := w.job(); left.Ended() > 0 {
+				t.Errorf("%s: the window has ended", name)
+			}
+		})
+	}
+}
+
+// TestPlanPaged: a job knows whether the API has named a next page to the live stream, also if the
+// stream learns it after the plan.
+func TestPlanPaged(t *testing.T) {
+	t.Parallel()
+	inWorld(t, 10, func(t *testing.T, w *world) {
+		beside, _ := w.beside()
+		var hashes []string
+		for _, cursor := range []string{"", "c1"} {
+			beside.Live = checkpoints{{Cursor: cursor, Origin: bridge.Origin{Start: second(5000)}, PositionTime: second(6000)}}
+			p, err := beside.Plan(t.Context(),
+				&backfill.Spec{ID: "a2b3c4", Kind: backfill.Replay, From: second(0), To: second(10)}, time.Now())
+			if err != nil || p.Job.Paged != (cursor != "") {
+				t.Fatalf("cursor %q: planned %+v, %v", cursor, p, err)
+			}
+			hashes = append(hashes, p.Hash())
+		}
+		if hashes[0] != hashes[1] {
+			t.Error("the plan has changed")
+		}
+		w.begin(w.plan(10, 2))
+		w.live = checkpoints{{Cursor: "c1"}}
+		if job := w.resumed(); !job.Paged || !w.job().Paged {
+			t.Errorf("resumed %+v", job)
+		}
+	})
+}
