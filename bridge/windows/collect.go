@@ -74,6 +74,7 @@ func (i *item) detach() {
 
 // collect copies the new items of a page.
 func (c *collector) collect(p *bridge.Page) error {
+	c.memory.page++
 	for i := range p.Events {
 		e := &p.Events[i]
 		k := e.ItemKey()

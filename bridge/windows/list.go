@@ -40,27 +40,32 @@ type window struct {
 
 // complete lists a range whole. Numbered pages move while they are read, so that an item
 // may be left out or listed twice. Two listings in a row must then have the same items
-// among those without an id, and among those that no other window lists.
+// among those without an id, and among those that no other window lists. A cursor may be a number
+// too: if two pages have an equal item without an id, the next listing must have it on two pages too.
 func (l *Lister) complete(ctx context.Context, w window) (*collector, error) {
 	var before digest
 	for range maxListings {
 		c := &collector{memory: &l.memory, floor: w.floor, to: w.to, most: l.cfg.MaxBytes, moving: l.cfg.Numbered,
 			again: w.again, share: w.share.begin()}
-		l.memory.missed = false
+		l.memory.missed, l.memory.twice = false, digest{}
 		if !l.paged {
 			c.keys = make(map[bridge.ItemKey]int64)
 		}
 		c.walk = l.walk(w.from, w.to, w.late)
 		err := l.listAll(ctx, c, w.from, w.to)
+		listed := c.listed
+		if !l.cfg.Numbered {
+			listed = l.memory.twice
+		}
 		switch {
 		case err == nil && l.memory.missed:
-			before = c.listed
-		case err == nil && (!l.cfg.Numbered || c.listed == before):
+			before = listed
+		case err == nil && listed == before:
 			return c, l.walked(c.walk)
 		case err != nil && !errors.Is(err, errMoved):
 			return c, err
 		case err == nil:
-			before = c.listed
+			before = listed
 		}
 		l.memory.undo()
 	}

@@ -18,6 +18,9 @@ type known struct {
 	last   int64  // end of the window that listed it last, in milliseconds since the epoch
 }
 
+// copies counts the copies of an item without an id. page is that of the last one.
+type copies struct{ n, page int32 }
+
 // other is an item with the key of another item, told apart by a hash of its bytes.
 type other struct {
 	key bridge.ItemKey
@@ -31,18 +34,20 @@ type memory struct {
 	moving  bool // an item may be on two pages
 	met     bool // an item that held has was listed
 	seen    map[bridge.ItemKey]known
-	listed  map[bridge.ItemKey]int32  // copies of items without an id, in this listing
+	listed  map[bridge.ItemKey]copies // of items without an id, in this listing
 	sums    map[bridge.ItemKey]uint32 // hashes of the bytes of items with an id, in this listing
 	others  map[other]struct{}        // items that share the key of another item
 	doubted map[other]int             // items that may be such, if pages move: by the first listing that has them
 	listing int                       // counts the listings
+	page    int32                     // counts the pages
+	twice   digest                    // the items without an id that two pages of a listing had
 	missed  bool                      // an item was found to be another one too late for this listing
 	fresh   []bridge.ItemKey          // the new items of this window
 }
 
 func newMemory(held bridge.PublishedIndex, cfg *Config) memory {
 	return memory{held: held, byBytes: cfg.ChangedIsNew(), moving: cfg.Numbered, seen: make(map[bridge.ItemKey]known),
-		listed: make(map[bridge.ItemKey]int32), sums: make(map[bridge.ItemKey]uint32), others: make(map[other]struct{}),
+		listed: make(map[bridge.ItemKey]copies), sums: make(map[bridge.ItemKey]uint32), others: make(map[other]struct{}),
 		doubted: make(map[other]int)}
 }
 
@@ -106,15 +111,19 @@ func (m *memory) tellApart(o other) (news bool) {
 // the end of the window that lists it. Each copy of equal items without an id is an item.
 func (m *memory) isNew(e *bridge.Event, key bridge.ItemKey, to int64) bool {
 	k, sum := m.keyOf(e, key)
-	copies := int32(1)
+	nth := int32(1)
 	if e.ID == nil {
-		m.listed[k]++
-		copies = m.listed[k]
+		of := m.listed[k]
+		if of.n > 0 && of.page != m.page {
+			m.twice.add(k)
+		}
+		nth = of.n + 1
+		m.listed[k] = copies{nth, m.page}
 	}
 	was := m.seen[k]
 	is := known{copies: was.copies, sum: was.sum, unlike: was.unlike, last: max(was.last, to)}
 	news := false
-	if was.copies < copies {
+	if was.copies < nth {
 		is.copies, is.sum = was.copies+1, sum
 		asked := *e
 		asked.Shared = k != key // its key does not show whether the topic has it

@@ -196,3 +196,31 @@ func TestLeftOut(t *testing.T) {
 		}
 	})
 }
+
+// TestOpaqueNumber: a cursor may be an offset, which moves while pages are read. An item without an id
+// that is then on two pages is published once, and equal items as often as there are.
+func TestOpaqueNumber(t *testing.T) {
+	for _, same := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			l := &list{page: 4, numbers: true, noIDs: true}
+			for i := range 20 {
+				l.put(fmt.Sprint(i), began.Add(time.Duration(i)*time.Second-10*time.Minute))
+				if same {
+					l.all[i].id, l.all[i].at = "same", l.all[0].at
+				}
+			}
+			l.put("late", began.Add(-9*time.Minute))
+			l.all[20].visible = began.Add(20 * time.Second) // while pages are read
+			l.slow = func() { bridge.Sleep(t.Context(), 3*time.Second) }
+			x := begin(t, began.Add(-time.Hour), l, settings(20*time.Minute))
+			for range 5 {
+				x.drain()
+				bridge.Sleep(t.Context(), 70*time.Second)
+			}
+			if of := counts(x.records); len(x.records) != 21 || !same && len(of) != 21 {
+				t.Errorf("same %t: published %v, want 21", same, of)
+			}
+		})
+	}
+}

@@ -254,8 +254,8 @@ var All = []Rule{
 		Name: "list-trusts-numbers", Without: "two listings of numbered pages have the same items",
 		Notice: Lists,
 		Edits: []Edit{{"bridge/windows/list.go", `
--		case err == nil && (!l.cfg.Numbered || c.listed == before):
-+		case err == nil && (!l.cfg.Numbered || c.listed == before || protocol.Broken("list-trusts-numbers")):
+-		case err == nil && listed == before:
++		case err == nil && (listed == before || protocol.Broken("list-trusts-numbers")):
 `}},
 	},
 	{
@@ -352,7 +352,7 @@ var All = []Rule{
 		Edits: []Edit{{"bridge/windows/memory.go", `
 -	if e.ID == nil {
 +	if e.ID == nil && !protocol.Broken("list-one-copy") {
- 		m.listed[k]++
+ 		of := m.listed[k]
 `}},
 	},
 	{
