@@ -248,7 +248,17 @@ func TestAnswers(t *testing.T) {
 			of(`{"items":[],"pad":"`+strings.Repeat("x", 1<<20)+`","nextCursor":"c2"}`, end.body), "c1", "|2 |"},
 		"no error, an empty list": {nil, of(`{"items":[],"ok":true,"error":null}`), "c1", "|"},
 		"no error":                {nil, of(`{"ok":true,"error":null,"errors":[],"nextCursor":""}`), "", "|"},
-		"a page beside an error":  {nil, of(`{"items":[` + one + `],"error":"partial"}`), "", "1 |"},
+		"an error beside items":   {nil, of(`{"items":[` + one + `],"error":"partial"}`), "", "partial: 200 with an error beside"},
+		"errors beside items": {nested, of(`{"data":{"items":[` + one + `]},"errors":[{"message":"shard 3"}]}`), "",
+			"shard 3: 200 with an error beside"},
+		"errors beside items, a cursor": {nil, of(first.body, `{"errors":[{"message":"shard 3"}],"items":[`+two+`],"nextCursor":"c2"}`),
+			"", "1 |shard 3: 200 with an error beside"},
+		"errors beside items, ignored": {map[string]string{"EXPORT_ON_PARTIAL": "ignore"},
+			of(`{"items":[` + one + `],"errors":[{"message":"shard 3"}],"error":"partial"}`), "", "1 |"},
+		"no error beside items": {nil, of(`{"error":null,"items":[`+one+`],"errors":[],"nextCursor":"c2"}`,
+			`{"items":[`+two+`],"error":false,"errors":{}}`), "", "1 |2 |"},
+		"a success beside items": {nil, of(`{"items":[` + one + `],"error":"none","errors":null}`), "", "1 |"},
+		"an error within items":  {nil, of(`{"items":[{"id":"1","timestamp":1,"errors":["x"]}],"meta":{"error":"x"}}`), "", "1 |"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

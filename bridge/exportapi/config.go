@@ -89,7 +89,7 @@ func DefaultConfig() Config {
 		ItemsField: "items", CursorField: "nextCursor", CursorParam: "cursor", PageSizeParam: "pageSize",
 		Auth: Auth{Scheme: authKey, KeyHeader: "X-Api-Key"}, MaxResponse: 64 << 20,
 		ItemMapping: ItemMapping{ItemTimeFormat: "ms"},
-		PageMapping: PageMapping{CursorIn: inBody, MetadataField: metadataField},
+		PageMapping: PageMapping{CursorIn: inBody, OnPartial: partialRetried, MetadataField: metadataField},
 		RequestMapping: RequestMapping{
 			Method: http.MethodGet, StartParam: "start", EndParam: "end", TimeFormat: "ms", MaxPageSize: maxPageSize,
 			NextURL: nextWhole, NextParams: nextWarn,

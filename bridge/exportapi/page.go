@@ -3,6 +3,7 @@ package exportapi
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 
 	"exportbridge/bridge"
@@ -48,6 +49,7 @@ type pageDecoder struct {
 	// members that no setting selects.
 	events                       []bridge.Event
 	ended, told, listed, foreign bool
+	errors                       [][]byte // the members error and errors, unless they say nothing
 }
 
 // newPageDecoder returns a decoder of a valid mapping.
@@ -106,6 +108,7 @@ func (d *pageDecoder) fill(p *bridge.Page) *bridge.Fault {
 // forget drops the references to the page before. They would keep its body as long as a
 // quiet stream has no next page.
 func (d *pageDecoder) forget() {
+	d.errors = nil
 	d.cursor.forget()
 	d.identity.Forget()
 	d.item.Forget()
@@ -158,6 +161,9 @@ func (d *pageDecoder) object(i int, of *part) (int, error) {
 	return d.checked(i, step == scan.Ended)
 }
 
+// silent are the usual values of a member that says that there is no error.
+var silent = []string{"null", "[]", "{}", `""`, "false", "0"}
+
 // member reads one member of an object.
 func (d *pageDecoder) member(i int, of *part) (int, error) {
 	name, i, ok := d.scan.Name(i)
@@ -173,7 +179,11 @@ func (d *pageDecoder) member(i int, of *part) (int, error) {
 	}
 	if p == nil {
 		d.foreign = true
-		return d.checked(d.scan.Skip(i))
+		end, ok := d.scan.Skip(i)
+		if ok && of == &d.page && (name.Is("error") || name.Is("errors")) && !slices.Contains(silent, string(d.scan.Body[i:end])) {
+			d.errors = append(d.errors, d.scan.Body[i:end])
+		}
+		return d.checked(end, ok)
 	}
 	return d.part(i, p)
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/nextlink"
 )
 
 // SampleSize is the number of items that shows how an export is read.
@@ -74,7 +75,7 @@ func (i Inspector) Sample(ctx context.Context, at bridge.Position, size int) (Sa
 	if page.Items == 0 {
 		object := objectIn(page.Body)
 		delete(object, c.cfg.ItemsField) // an empty list is at the expected place
-		s.Elsewhere = c.pages.elsewhere(object)
+		s.Elsewhere = nextlink.Elsewhere(object, c.cfg.ItemsField, c.cfg.metadata())
 	}
 	for n := range page.Events {
 		e := &page.Events[n]

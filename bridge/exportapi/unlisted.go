@@ -4,23 +4,28 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"maps"
 	"slices"
-	"strings"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/nextlink"
 	"exportbridge/bridge/exportapi/internal/problem"
 )
 
-// unlisted judges a decoded page whose cursor is known: a page without an array of items
-// may be empty, since many APIs omit an empty list or write null.
+// unlisted judges a decoded page whose cursor is known. One that has an error beside its items may
+// lack others. One without an array of items may be empty, since many APIs omit an empty list or
+// write null.
 //
 // An empty page ends or skips results. So something must show that the page is the API's
 // own: null for the items, a next cursor or its member, a member that says whether more
 // follow, nothing at all after pages with items, or EXPORT_EMPTY_BODY_ENDS. And nothing may
 // show that the items are elsewhere, or that the page is an error with status 200.
 func (r *pageReader) unlisted(p *bridge.Page, d *pageDecoder) *bridge.Fault {
+	for _, raw := range d.errors {
+		said, failed := problem.InPage(objectIn(slices.Concat([]byte(`{"errors":`), raw, []byte("}"))))
+		if failed && p.Items > 0 && r.cfg.OnPartial != partialIgnored {
+			return r.faults.inPage(p.At, said, "beside the items of a page", "if no item is missing, set EXPORT_ON_PARTIAL=ignore; ")
+		}
+	}
 	var object map[string]any
 	large := len(p.Body) > maxSearched // see maxSearched
 	if d.foreign && p.Items == 0 && (!large || !d.listed || p.Next == "") {
@@ -31,7 +36,7 @@ func (r *pageReader) unlisted(p *bridge.Page, d *pageDecoder) *bridge.Fault {
 	}
 	if d.listed { // an error may have an empty list
 		if said, failed := problem.InPage(object); failed {
-			return r.faults.inPage(p.At, said)
+			return r.faults.inPage(p.At, said, "in place of a page", "")
 		}
 		r.listed.CompareAndSwap(false, !bytes.Equal(p.Body, r.nothing))
 		return nil
@@ -39,12 +44,12 @@ func (r *pageReader) unlisted(p *bridge.Page, d *pageDecoder) *bridge.Fault {
 	known := d.items.seen || p.Next != "" || d.more != nil && d.more.seen ||
 		d.cursor.part != nil && d.cursor.part.seen
 	if said, failed := problem.InPage(object); failed || !known && said != "" {
-		return r.faults.inPage(p.At, said)
+		return r.faults.inPage(p.At, said, "in place of a page", "")
 	}
 	if d.items.seen {
 		return nil
 	}
-	if at := r.elsewhere(object); at != "" {
+	if at := nextlink.Elsewhere(object, r.cfg.ItemsField, r.cfg.metadata()); at != "" {
 		return schemaFault(d.items.fault("it has no %s, but a list at %s", d.items, at))
 	}
 	if known || r.cfg.EmptyBodyEnds || !d.foreign && (p.At.Cursor != "" || r.listed.Load()) {
@@ -56,37 +61,19 @@ func (r *pageReader) unlisted(p *bridge.Page, d *pageDecoder) *bridge.Fault {
 }
 
 // objectIn decodes a valid body. It returns nil for an array.
-func objectIn(body []byte) map[string]any {
-	var page any
-	_ = json.Unmarshal(body, &page)
-	object, _ := page.(map[string]any)
+func objectIn(body []byte) (object map[string]any) {
+	_ = json.Unmarshal(body, &object)
 	return object
 }
 
-// elsewhere returns the pointer to a list of objects on a page without items, or to the
-// member of the items in another case; "" for none.
-func (r *pageReader) elsewhere(object map[string]any) string {
-	for _, name := range slices.Sorted(maps.Keys(object)) {
-		if strings.EqualFold(name, r.cfg.ItemsField) {
-			return "/" + name
-		}
-	}
-	for _, list := range nextlink.Find(object, nil).Lists {
-		if !strings.HasPrefix(list+"/", "/"+r.cfg.metadata()+"/") {
-			return list
-		}
-	}
-	return ""
-}
-
 // inPage returns the fault of an error that the API sends with status 200.
-func (f *faults) inPage(at bridge.Position, said string) *bridge.Fault {
-	text := "200 with an error in place of a page"
+func (f *faults) inPage(at bridge.Position, said, where, hint string) *bridge.Fault {
+	text := "200 with an error " + where
 	if said = f.clean(at, said); said != "" && !f.cfg.Private.Set() {
 		text = said + ": " + text
 	}
 	return &bridge.Fault{Code: codeDecode, Err: errors.New(text),
-		Hint: "if it persists, act on what the API says, or check EXPORT_URL and EXPORT_PATH"}
+		Hint: hint + "if it persists, act on what the API says, or check EXPORT_URL and EXPORT_PATH"}
 }
 
 // isEmpty reports whether a body has nothing but white space.

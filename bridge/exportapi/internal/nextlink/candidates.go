@@ -120,3 +120,19 @@ func (c *Candidates) number(text, at, name string) {
 		c.weak = append(c.weak, Place{"body", at, text})
 	}
 }
+
+// Elsewhere returns the pointer to a list of objects on a page without items, or to the
+// member of the items in another case; "" for none.
+func Elsewhere(page map[string]any, items, metadata string) string {
+	for _, name := range slices.Sorted(maps.Keys(page)) {
+		if strings.EqualFold(name, items) {
+			return "/" + name
+		}
+	}
+	for _, list := range Find(page, nil).Lists {
+		if !strings.HasPrefix(list+"/", "/"+metadata+"/") {
+			return list
+		}
+	}
+	return ""
+}
