@@ -256,7 +256,7 @@ func impossible(err error) *bridge.Fault {
 		return &bridge.Fault{Class: bridge.Permanent, Code: codeRequest, Reason: bridge.ReasonConfig, Err: err,
 			HintCode: bridge.HintCursorForm}
 	}
-	hint := "check EXPORT_START_PARAM, EXPORT_END_PARAM, EXPORT_END_INCLUSIVE and EXPORT_TIME_FORMAT"
+	hint := "check EXPORT_START_PARAM, EXPORT_END_PARAM, EXPORT_END_INCLUSIVE, EXPORT_START_EXCLUSIVE and EXPORT_TIME_FORMAT"
 	if errors.Is(err, errUnstarted) {
 		hint = "reset the stream to a time, rewind it to an entry that has a start, or change EXPORT_PARAMS"
 	}

@@ -2,7 +2,6 @@ package exportapi
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -264,23 +263,13 @@ func (d *pageDecoder) add(to *part, field, setting string, read func(*pageDecode
 
 // pageAround returns a page with one item at a valid field.
 func pageAround(field string, item []byte) []byte {
-	body := slices.Concat([]byte("["), item, []byte("]"))
+	list := slices.Concat([]byte("["), item, []byte("]"))
 	if field == rootField {
-		return body
+		return list
 	}
-	names, _ := jsonpointer.Path(field) // validated
-	for _, name := range slices.Backward(names) {
-		quoted, _ := json.Marshal(name) // a string always encodes
-		body = slices.Concat([]byte("{"), quoted, []byte(":"), body, []byte("}"))
-	}
-	return body
+	return jsonpointer.Wrap(field, list)
 }
 
 func (p *part) named(name string) *part {
-	for _, inside := range p.parts {
-		if inside.name == name {
-			return inside
-		}
-	}
-	return nil
+	return p.part(scan.Value{Kind: scan.String, Raw: []byte(name)})
 }

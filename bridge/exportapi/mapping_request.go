@@ -21,6 +21,7 @@ type RequestMapping struct {
 	StartParam     string        `env:"EXPORT_START_PARAM" stream:"yes" desc:"parameter of the start; none if the API has none: the export then begins at the earliest event, with EXPORT_FOLLOW=windows at EXPORT_START"`
 	EndParam       string        `env:"EXPORT_END_PARAM" stream:"yes" desc:"parameter of the end; none if the API has none: then no backfill, replay, verify or EXPORT_END"`
 	TimeFormat     string        `env:"EXPORT_TIME_FORMAT" stream:"yes" values:"ms,s,us,rfc3339,rfc3339-seconds" desc:"format of start and end: milliseconds, seconds or microseconds since the epoch, RFC 3339 with milliseconds, or without for an API that rejects them"`
+	StartExclusive bool          `env:"EXPORT_START_EXCLUSIVE" stream:"yes" desc:"the API includes items neither at the start nor at the end itself: the bridge requests a start one unit of EXPORT_TIME_FORMAT earlier, and drops items whose own time is before the start"`
 	EndInclusive   bool          `env:"EXPORT_END_INCLUSIVE" stream:"yes" desc:"the API includes items at the start and the end itself; items whose own time is the end of a window are dropped from it"`
 	MaxPageSize    int           `env:"EXPORT_MAX_PAGE_SIZE" stream:"yes" desc:"largest page size of the API, up to 10000"`
 	Params         bridge.Secret `env:"EXPORT_PARAMS" secret:"yes" stream:"yes" desc:"static parameters of each request, as name=value, separated by commas or line breaks and percent-encoded: %2C is a comma; name:=value is a JSON value, with EXPORT_METHOD=POST; {start} and {end} in a value are the bounds of the request, in EXPORT_TIME_FORMAT, in place of EXPORT_START_PARAM and EXPORT_END_PARAM" example:"include=actor,tenant=acme"`
@@ -90,8 +91,7 @@ var (
 	errUnstarted = errors.New("the request has no start")
 )
 
-// takesStart and takesEnd report whether requests can have the bound, in a parameter of its
-// own or in a placeholder of EXPORT_PARAMS.
+// takesStart and takesEnd report whether requests can have the bound, in any parameter.
 func (r *RequestMapping) takesStart() bool { return r.StartParam != none || r.fills(params.Start) }
 func (r *RequestMapping) takesEnd() bool   { return r.EndParam != none || r.fills(params.End) }
 
@@ -112,8 +112,8 @@ func (c *Config) Refuse(at bridge.Position) error {
 	case at.Start != 0 && !c.takesStart():
 		return errNoStart
 	case at.Window && !c.AnyOrder && c.widens() && c.pointersOf(c.Resource).timeOptional:
-		return errors.New("an event at the bound of two ranges is in both (EXPORT_END_INCLUSIVE, EXPORT_TIME_FORMAT " +
-			"in whole seconds) and may have no time (EXPORT_ITEM_TIME) by which to drop it from one, " +
+		return errors.New("an event at the bound of two ranges is in both (EXPORT_START_EXCLUSIVE, EXPORT_END_INCLUSIVE, " +
+			"EXPORT_TIME_FORMAT in whole seconds) and may have no time (EXPORT_ITEM_TIME) by which to drop it from one, " +
 			"so a bounded range cannot be read")
 	}
 	static, _ := c.static() // validated
@@ -131,22 +131,28 @@ func (c *Config) Refuse(at bridge.Position) error {
 
 // widens reports whether the API returns events outside a window.
 func (r *RequestMapping) widens() bool {
-	return r.EndInclusive || r.WholeSeconds()
+	return r.StartExclusive || r.EndInclusive || r.WholeSeconds()
 }
 
-// asked returns the range that the API lists for a position, start inclusive, end
-// exclusive.
+// asked returns the range that the API lists for a position, without the end itself.
 func (r *RequestMapping) asked(at bridge.Position) (from, to int64) {
-	from, to = at.Start, at.End
-	unit := int64(1)
-	if r.WholeSeconds() {
-		unit = 1000
-		from, to = from/unit*unit, (to+unit-1)/unit*unit
+	unit := r.unit()
+	from, to = at.Start/unit*unit, (at.End+unit-1)/unit*unit
+	if r.StartExclusive && from > 0 {
+		from -= unit
 	}
 	if r.EndInclusive {
 		to += unit
 	}
 	return from, to
+}
+
+// unit is the smallest difference of two bounds, in milliseconds.
+func (r *RequestMapping) unit() int64 {
+	if r.WholeSeconds() {
+		return 1000
+	}
+	return 1
 }
 
 // bounds returns the parameters of the position's bounds. Whole seconds make the range
@@ -156,7 +162,7 @@ func (r *RequestMapping) bounds(at bridge.Position) (bounds []param) {
 		return nil
 	}
 	if at.Start != 0 && !r.fills(params.Start) {
-		bounds = append(bounds, param{r.StartParam, r.formatTime(at.Start)})
+		bounds = append(bounds, param{r.StartParam, r.formatStart(at.Start)})
 	}
 	if at.End != 0 && !r.fills(params.End) {
 		bounds = append(bounds, param{r.EndParam, r.formatEnd(at.End)})
@@ -166,8 +172,13 @@ func (r *RequestMapping) bounds(at bridge.Position) (bounds []param) {
 
 // formatEnd formats an end. If the format has whole seconds, the end is rounded up.
 func (r *RequestMapping) formatEnd(ms int64) string {
-	if r.WholeSeconds() {
-		ms += 999
+	return r.formatTime(ms + r.unit() - 1)
+}
+
+// formatStart formats a start. One that the API excludes is a unit earlier.
+func (r *RequestMapping) formatStart(ms int64) string {
+	if r.StartExclusive {
+		ms -= r.unit()
 	}
 	return r.formatTime(ms)
 }
@@ -178,7 +189,7 @@ func (r *RequestMapping) formatEnd(ms int64) string {
 func (r *RequestMapping) filled(static []params.Param, at bridge.Position) (all []params.Param) {
 	for _, p := range static {
 		if !p.Bound() || p.Template == params.Start && at.Start != 0 || p.Template == params.End && at.End != 0 {
-			all = append(all, p.Fill(r.formatTime(at.Start), r.formatEnd(at.End)))
+			all = append(all, p.Fill(r.formatStart(at.Start), r.formatEnd(at.End)))
 		}
 	}
 	return all

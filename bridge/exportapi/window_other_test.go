@@ -36,8 +36,15 @@ func TestWindowByAnotherTime(t *testing.T) {
 			[]int64{20, 400}}, // a stream, next to a backfill of the time before it
 		{"true", "ms", bridge.Position{Start: t0 + 500}, nil},
 		{"false", "s", bridge.Position{}, nil},
+		{"none", "ms", bridge.Position{Start: t0 + 501, End: t0 + 30_500, Window: true}, []int64{500}},
+		{"none", "s", bridge.Position{Start: t0 + 1000, End: t0 + 30_500, Window: true}, []int64{20, 400, 500, 30_500, 30_999}},
+		{"none", "ms", bridge.Position{}, nil},
 	} {
-		c := serve(t, answer(page), map[string]string{"EXPORT_END_INCLUSIVE": tc.inclusive, "EXPORT_TIME_FORMAT": tc.format})
+		vars := map[string]string{"EXPORT_END_INCLUSIVE": tc.inclusive, "EXPORT_TIME_FORMAT": tc.format}
+		if tc.inclusive == "none" {
+			vars["EXPORT_END_INCLUSIVE"], vars["EXPORT_START_EXCLUSIVE"] = "false", "true"
+		}
+		c := serve(t, answer(page), vars)
 		p := mustFetch(t, c, tc.at)
 		var got, want []int64
 		for i := range p.Events {

@@ -20,10 +20,10 @@ import (
 
 // windowAPI is an API whose bounds have a format, and may be inclusive.
 type windowAPI struct {
-	format    string
-	inclusive bool
-	coarse    bool // compare whole seconds
-	times     []int64
+	format string
+	bounds string // the API includes the "start", the "end", "both" or "none"
+	coarse bool   // compare whole seconds
+	times  []int64
 
 	mu  sync.Mutex // guards cut
 	cut int        // requests until the API fails; never below 0
@@ -46,7 +46,8 @@ func (a *windowAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if a.coarse {
 			t -= t % 1000
 		}
-		if t >= from && (to == 0 || t < to || a.inclusive && t == to) {
+		starts := t > from || t == from && a.bounds != "end" && a.bounds != "none"
+		if starts && (to == 0 || t < to || t == to && a.bounds != "start" && a.bounds != "none") {
 			matching = append(matching, fmt.Sprintf(`{"eventId":"e%d","timestamp":%d}`, i, at))
 		}
 	}
@@ -96,21 +97,22 @@ func TestNeighbouringWindows(t *testing.T) {
 	}
 	edges := []int64{t0, t0 + 500, t0 + 1000, t0 + 1500, t0 + 1501, t0 + 2000}
 	for _, format := range []string{"ms", "s", "us", "rfc3339"} {
-		for _, inclusive := range []bool{false, true} {
+		for _, bounds := range []string{"start", "both", "none"} {
 			for _, coarse := range []bool{false, true} {
 				if coarse && format != "s" {
 					continue // the API differs from its setting
 				}
 				for cut := -1; cut < 8; cut++ {
-					t.Run(fmt.Sprintf("%s, inclusive %t, coarse %t, cut after %d", format, inclusive, coarse, cut),
+					t.Run(fmt.Sprintf("%s, includes %s, coarse %t, cut after %d", format, bounds, coarse, cut),
 						func(t *testing.T) {
 							t.Parallel()
-							api := &windowAPI{format: format, inclusive: inclusive, coarse: coarse, times: times, cut: cut}
+							api := &windowAPI{format: format, bounds: bounds, coarse: coarse, times: times, cut: cut}
 							server := listen(t, api)
 							cfg := config(t, map[string]string{
 								"EXPORT_URL": server.URL, "EXPORT_PAGE_SIZE": "2", "EXPORT_TIME_FORMAT": format,
-								"EXPORT_END_INCLUSIVE": strconv.FormatBool(inclusive),
-								"EXPORT_START_PARAM":   "from", "EXPORT_END_PARAM": "to",
+								"EXPORT_END_INCLUSIVE":   strconv.FormatBool(bounds == "both"),
+								"EXPORT_START_EXCLUSIVE": strconv.FormatBool(bounds == "none"),
+								"EXPORT_START_PARAM":     "from", "EXPORT_END_PARAM": "to",
 							})
 							var got []string
 							for i, from := range edges[:len(edges)-1] {

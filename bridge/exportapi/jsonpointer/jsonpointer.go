@@ -3,7 +3,9 @@
 package jsonpointer
 
 import (
+	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -43,6 +45,16 @@ func Path(field string) ([]string, error) {
 		return []string{field}, nil
 	}
 	return Parse(field)
+}
+
+// Wrap returns an object with a JSON value at a valid field.
+func Wrap(field string, value []byte) []byte {
+	names, _ := Path(field)
+	for _, name := range slices.Backward(names) {
+		quoted, _ := json.Marshal(name) // a string always encodes
+		value = slices.Concat([]byte("{"), quoted, []byte(":"), value, []byte("}"))
+	}
+	return value
 }
 
 // At returns the value of a field, nil without one. An element of an array has its index as
