@@ -44,10 +44,10 @@ type window struct {
 // too: if two pages have an equal item without an id, the next listing must have it on two pages too.
 func (l *Lister) complete(ctx context.Context, w window) (*collector, error) {
 	var before digest
-	for range maxListings {
+	for n := range maxListings {
 		c := &collector{memory: &l.memory, floor: w.floor, to: w.to, most: l.cfg.MaxBytes, moving: l.cfg.Numbered,
 			again: w.again, share: w.share.begin()}
-		l.memory.missed, l.memory.twice = false, digest{}
+		l.memory.first, l.memory.missed, l.memory.twice = n == 0, false, digest{}
 		if !l.paged {
 			c.keys = make(map[bridge.ItemKey]int64)
 		}

@@ -18,6 +18,12 @@ type known struct {
 	last   int64  // end of the window that listed it last, in milliseconds since the epoch
 }
 
+// form is the hash of the bytes of an item, and the page that has it.
+type form struct {
+	sum  uint32
+	page int32
+}
+
 // copies counts the copies of an item without an id. page is that of the last one.
 type copies struct{ n, page int32 }
 
@@ -31,23 +37,23 @@ type other struct {
 type memory struct {
 	held    bridge.PublishedIndex
 	byBytes bool // an item with other bytes is another item
-	moving  bool // an item may be on two pages
 	met     bool // an item that held has was listed
 	seen    map[bridge.ItemKey]known
 	listed  map[bridge.ItemKey]copies // of items without an id, in this listing
-	sums    map[bridge.ItemKey]uint32 // hashes of the bytes of items with an id, in this listing
+	sums    map[bridge.ItemKey]form   // of items with an id, in this listing
 	others  map[other]struct{}        // items that share the key of another item
-	doubted map[other]int             // items that may be such, if pages move: by the first listing that has them
+	doubted map[other]int             // items that may be such: by the first listing that has them
 	listing int                       // counts the listings
 	page    int32                     // counts the pages
 	twice   digest                    // the items without an id that two pages of a listing had
-	missed  bool                      // an item was found to be another one too late for this listing
+	first   bool                      // no listing of the window is complete
+	missed  bool                      // an item was found to be another one too late for this listing, or may be one
 	fresh   []bridge.ItemKey          // the new items of this window
 }
 
 func newMemory(held bridge.PublishedIndex, cfg *Config) memory {
-	return memory{held: held, byBytes: cfg.ChangedIsNew(), moving: cfg.Numbered, seen: make(map[bridge.ItemKey]known),
-		listed: make(map[bridge.ItemKey]copies), sums: make(map[bridge.ItemKey]uint32), others: make(map[other]struct{}),
+	return memory{held: held, byBytes: cfg.ChangedIsNew(), seen: make(map[bridge.ItemKey]known),
+		listed: make(map[bridge.ItemKey]copies), sums: make(map[bridge.ItemKey]form), others: make(map[other]struct{}),
 		doubted: make(map[other]int)}
 }
 
@@ -67,16 +73,16 @@ func (m *memory) keyOf(e *bridge.Event, k bridge.ItemKey) (own bridge.ItemKey, s
 	first, again := m.sums[k]
 	switch is := m.seen[k]; {
 	case !again:
-		m.sums[k] = sum
-	case first == sum:
+		m.sums[k] = form{sum, m.page}
+	case first.sum == sum:
 	case is.unlike && m.hasBytes(e):
 		is.sum, is.unlike = sum, false
 		m.seen[k] = is
 		fallthrough
 	case is.sum == sum: // the first one gets another key, from the next listing on
-		m.missed = m.tellApart(other{k, first}) || m.missed
+		m.missed = m.tellApart(other{k, first.sum}, first.page) || m.missed
 	default:
-		m.tellApart(other{k, sum})
+		m.tellApart(other{k, sum}, first.page)
 	}
 	if _, is := m.others[other{k, sum}]; is {
 		return bridge.ItemKeyOf(k[:], e.Form()), sum
@@ -91,20 +97,23 @@ func (m *memory) hasBytes(e *bridge.Event) bool {
 	return m.held.Match(&same)
 }
 
-// tellApart counts an item as other than the one with its key. It reports whether that is news. An
-// item that moves to the next page may have other bytes there: two listings must then have both.
-func (m *memory) tellApart(o other) (news bool) {
+// tellApart counts an item as other than the one with its key, which is on a page. It reports whether
+// that is news. An item that moves to the next page may have other bytes there: two listings must then
+// have both.
+func (m *memory) tellApart(o other, page int32) (news bool) {
 	if _, is := m.others[o]; is {
 		return false
 	}
-	first, again := m.doubted[o]
+	first, doubted := m.doubted[o]
 	switch {
-	case !m.moving || again && first < m.listing:
+	case page == m.page || doubted && first < m.listing:
 		m.others[o] = struct{}{}
-	case !again:
+		return true
+	case !doubted:
 		m.doubted[o] = m.listing
+		m.missed = m.missed || m.first
 	}
-	return true
+	return false
 }
 
 // isNew reports whether the topic lacks an item with this key, and remembers the item. to is

@@ -71,6 +71,42 @@ func TestSharedIDLast(t *testing.T) {
 	}
 }
 
+// TestVolatileMoves: an item that moves to the next page while pages are read, and has other bytes in
+// each response, is published once. Items of one id on two pages are two items, also if one listing
+// has both.
+func TestVolatileMoves(t *testing.T) {
+	for name, l := range map[string]*list{
+		"volatile": {page: 4, numbers: true, volatile: true}, "shared": {page: 4, numbers: true, shared: true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			for i := range 20 {
+				l.put(fmt.Sprint(i), began.Add(time.Duration(i)*time.Second-10*time.Minute))
+			}
+			l.put("late", began.Add(-9*time.Minute))
+			cfg := settings(20 * time.Minute)
+			if l.volatile {
+				l.all[20].visible = began.Add(20 * time.Second) // while pages are read
+			} else {
+				cfg.LookBack = time.Minute // only one window lists them
+				for i := range l.all {
+					l.all[i].id, l.all[i].at = fmt.Sprint(i%8), l.all[0].at
+				}
+			}
+			l.slow = func() { bridge.Sleep(t.Context(), 3*time.Second) }
+			cfg.EndExplicit = true // no second listing proves the first one
+			x := begin(t, began.Add(-time.Hour), l, cfg)
+			for range 5 {
+				x.drain()
+				bridge.Sleep(t.Context(), 70*time.Second)
+			}
+			if len(x.records) != 21 {
+				t.Errorf("%s: %d items are published, want 21: %v", name, len(x.records), counts(x.records))
+			}
+		})
+	}
+}
+
 // keyed is the index of a topic that ignores changes of items.
 type keyed struct {
 	keys  map[bridge.ItemKey]bool
