@@ -33,7 +33,7 @@ func (p published) Index(_ context.Context, since bridge.Since,
 	if t := bridge.FindTopic(since.Topics, "events"); since.EndsOnly && t != nil && len(t.Ends.Offsets()) > 0 {
 		from = min(t.Ends.Offsets()[0], int64(len(p.topic.Records())))
 	}
-	index := &held{make(map[string]int)}
+	index := &held{left: make(map[string]int)}
 	for _, r := range p.topic.Records()[from:] {
 		index.left[string(r.Value)]++
 	}

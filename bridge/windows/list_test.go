@@ -207,13 +207,15 @@ func (l *list) Decode(*bridge.Page) error { return nil }
 type topic struct {
 	t        *testing.T
 	lookBack time.Duration
+	byBytes  bool // a changed item is new
 	records  []string
+	keys     map[string]bridge.ItemKey // of the items with an id, by their bytes
 	cp       bridge.Checkpoint
 }
 
 func newTopic(t *testing.T, start time.Time, cfg windows.Config) *topic {
 	origin := bridge.Origin{Start: start.UnixMilli(), Follow: bridge.FollowWindows}
-	return &topic{t: t, lookBack: cfg.Reach(), cp: bridge.Checkpoint{Origin: origin}}
+	return &topic{t: t, lookBack: cfg.Reach(), byBytes: cfg.ChangedIsNew(), keys: make(map[string]bridge.ItemKey), cp: bridge.Checkpoint{Origin: origin}}
 }
 
 func (s *topic) ends() []bridge.TopicState {
@@ -221,10 +223,16 @@ func (s *topic) ends() []bridge.TopicState {
 		Ends: bridge.EncodeEnds([]int64{int64(len(s.records))})}}
 }
 
-// held is what the topic holds behind an offset.
-type held struct{ left map[string]int }
+// held is what the topic holds behind an offset: by bytes, and by keys if it has some.
+type held struct {
+	left map[string]int
+	keys map[bridge.ItemKey]bool
+}
 
 func (h *held) Match(e *bridge.Event) bool {
+	if e.ID != nil && !e.Shared && h.keys[e.ItemKey()] {
+		return true
+	}
 	if h.left[string(e.Raw)] == 0 {
 		return false
 	}
@@ -256,9 +264,12 @@ func (s *topic) begin(l *windows.Lister) *session {
 		s.cp.Listing = x.at.Listing
 	}
 	since := x.at.Listing.Since(w.At, s.lookBack)
-	x.index = &held{make(map[string]int)}
+	x.index = &held{make(map[string]int), make(map[bridge.ItemKey]bool)}
 	for _, raw := range s.records[since.Topics[0].Ends.Offsets()[0]:] {
 		x.index.left[raw]++
+		if k, ok := s.keys[raw]; ok {
+			x.index.keys[k] = true
+		}
 	}
 	return x
 }
@@ -274,7 +285,10 @@ func (x *session) step() (more bool, err error) {
 		return false, err
 	}
 	for i := range p.Events {
-		x.batch = append(x.batch, string(p.Events[i].Raw))
+		e := &p.Events[i]
+		if x.batch = append(x.batch, string(e.Raw)); e.ID != nil && !x.byBytes {
+			x.keys[string(e.Raw)] = e.ItemKey()
+		}
 	}
 	if p.Tail() {
 		return false, nil

@@ -53,8 +53,12 @@ func schedule(t *testing.T, seed uint64) (wrong string) {
 		late += time.Duration(1+rng.IntN(10)) * time.Minute
 		cfg.Late = late.String() + "/1m"
 	}
+	l.shared = !l.noIDs && !l.arrival && rng.IntN(4) == 0
 	future := form > 0 && rng.IntN(2) == 0
 	if l.arrival && future { // nothing is more than ten pages deep
+		l.page, cfg.EndExplicit = 12, true
+	}
+	if l.shared { // no page has the ids of the page before
 		l.page, cfg.EndExplicit = 12, true
 	}
 	life := time.Duration(1+rng.IntN(300)) * time.Second
@@ -76,12 +80,18 @@ func schedule(t *testing.T, seed uint64) (wrong string) {
 		if future && rng.IntN(4) == 0 {
 			e.visible = e.at.Add(-within(rng, time.Minute))
 		}
+		if l.shared && i > 0 && rng.IntN(3) == 0 {
+			twin, by := l.all[rng.IntN(i)], e.visible.Sub(e.at)
+			if e.id, e.at, e.visible = twin.id, twin.at, twin.at; e.at.After(began.Add(-late)) {
+				e.visible = e.at.Add(by)
+			}
+		}
 		if l.noIDs && !l.arrival && rng.IntN(4) == 0 { // by arrival not all copies are listed
 			e.id = "same"
 		}
 		l.all = append(l.all, e)
 	}
-	if kind := rng.IntN(6); form == 0 && kind < 2 { // items come and go while pages are read
+	if kind := rng.IntN(6); form == 0 && kind < 2 && !l.shared { // items come and go while pages are read
 		l.numbers, l.offsets = kind == 0, kind == 1
 		cfg.Numbered, cfg.Overlaps = true, l.offsets
 		l.slow = func() { bridge.Sleep(t.Context(), within(rng, 300*time.Millisecond)) }
@@ -136,9 +146,9 @@ func schedule(t *testing.T, seed uint64) (wrong string) {
 	want, gone := make(map[string]int), make(map[string]int)
 	for _, e := range l.all {
 		if !e.at.Before(start) {
-			want[e.raw()]++
+			want[l.raw(e)]++
 			if !e.gone.IsZero() {
-				gone[e.raw()]++
+				gone[l.raw(e)]++
 			}
 		}
 	}
