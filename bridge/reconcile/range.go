@@ -59,7 +59,7 @@ func (r *rangeReader) each(ctx context.Context, from, to int64, visit func(*brid
 			items = 0 // as an empty page
 		case len(page.Events) > 0:
 			border.Hold = position.Hold(border.Hold, repeats, items)
-			position.KeepItems(&border, page, position.HoldOf(page, border.Hold))
+			position.KeepItems(&border, page, position.HoldOf(page, border.Hold, r.pageSize))
 		}
 		if err = r.check(page); err == nil {
 			err = visit(page)

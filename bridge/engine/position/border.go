@@ -98,7 +98,7 @@ func (at *Position) nextBorder(p *bridge.Page, rules *Rules, found *Findings) br
 		b.Hold = 0
 	}
 	if len(p.Events) > 0 && !r.Whole {
-		KeepItems(&b, p, HoldOf(p, hold))
+		KeepItems(&b, p, HoldOf(p, hold, rules.PageSize))
 	}
 	if p.At.Cursor == "" && p.Items > 0 {
 		b.FirstNext = bridge.DigestCursor(p.Next)
@@ -124,11 +124,12 @@ func Hold(held int, r Repeats, page int) int {
 	return max(held, leastHold, min(2*r.Items, max(page, leastHold)))
 }
 
-// HoldOf returns the number of items to keep of a page: hold, but all of the first page. That was requested
-// without a cursor, so the cursor that it names may be its own, and the width of overlaps is unknown.
-func HoldOf(p *bridge.Page, hold int) int {
+// HoldOf returns the number of items to keep of a page: hold, but as many as were asked for of the first page.
+// That was requested without a cursor, so the cursor that it names may be its own, and the width of overlaps is
+// unknown. An API that ignores the page size may list more than a checkpoint can have.
+func HoldOf(p *bridge.Page, hold, pageSize int) int {
 	if p.At.Cursor == "" {
-		return max(hold, len(p.Events))
+		return max(hold, pageSize)
 	}
 	return hold
 }

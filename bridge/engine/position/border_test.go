@@ -192,3 +192,13 @@ func TestFirstPageGrows(t *testing.T) {
 		}
 	}
 }
+
+// TestFirstPageBound: an API without a page size may list its whole past on the first page. The checkpoint keeps
+// no more items of it than the bridge asks for.
+func TestFirstPageBound(t *testing.T) {
+	t.Parallel()
+	at, _, err := Begin(bridge.Checkpoint{}).Take(borderPage("", 0, 2000, ""), &Rules{PageSize: 100, TailLimit: 400}, Known{})
+	if n := len(at.Border.Items); n != 100 || err != nil {
+		t.Errorf("%d items are kept, want 100 (%v)", n, err)
+	}
+}
