@@ -202,3 +202,18 @@ func TestFirstPageBound(t *testing.T) {
 		t.Errorf("%d items are kept, want 100 (%v)", n, err)
 	}
 }
+
+// TestFirstPageAgainEnds: a page that has the items of the first page, but names no next one, is the answer to
+// another request than the first page: the API heeds the cursor.
+func TestFirstPageAgainEnds(t *testing.T) {
+	t.Parallel()
+	rules := &Rules{PageSize: 100, TailLimit: 400}
+	at, _, err := Begin(bridge.Checkpoint{}).Take(borderPage("", 0, 60, ""), rules, Known{})
+	must.Do(t, err)
+	p := borderPage("n", 0, 60, "")
+	p.Next = ""
+	at, found, err := at.Take(p, rules, Known{})
+	if err != nil || found.FirstAgain || !at.Drained || len(p.Events) != 0 {
+		t.Errorf("drained %t, %d items are published, found %+v, %v", at.Drained, len(p.Events), found, err)
+	}
+}

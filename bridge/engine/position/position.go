@@ -161,7 +161,7 @@ func (at *Position) take(p *bridge.Page, rules *Rules, known Known, found *Findi
 	if err := at.checkPage(p, digest, found); err != nil {
 		return err
 	}
-	found.FirstAgain = p.Tail() && !rules.window() && len(p.Events) > 1 && found.Items == len(p.Events) &&
+	found.FirstAgain = p.Next == p.At.Cursor && !rules.window() && len(p.Events) > 1 && found.Items == len(p.Events) &&
 		found.Items == at.Border.Of && at.Border.FirstNext == bridge.DigestCursor(p.At.Cursor)
 	border := at.nextBorder(p, rules, found)
 	if err := at.trim(p, rules, found); err != nil {
