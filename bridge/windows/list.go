@@ -41,7 +41,7 @@ type window struct {
 // complete lists a range whole. Numbered pages move while they are read, so that an item
 // may be left out or listed twice. Two listings in a row must then have the same items
 // among those without an id, and among those that no other window lists. A cursor may be a number
-// too: if two pages have an equal item without an id, the next listing must have it on two pages too.
+// too: if a new item without an id is on two pages, the next listing must have it on two pages too.
 func (l *Lister) complete(ctx context.Context, w window) (*collector, error) {
 	var before digest
 	for n := range maxListings {

@@ -45,7 +45,7 @@ type memory struct {
 	doubted map[other]int             // items that may be such: by the first listing that has them
 	listing int                       // counts the listings
 	page    int32                     // counts the pages
-	twice   digest                    // the items without an id that two pages of a listing had
+	twice   digest                    // the new items of this listing whose copy is on another page
 	first   bool                      // no listing of the window is complete
 	missed  bool                      // an item was found to be another one too late for this listing, or may be one
 	fresh   []bridge.ItemKey          // the new items of this window
@@ -120,13 +120,10 @@ func (m *memory) tellApart(o other, page int32) (news bool) {
 // the end of the window that lists it. Each copy of equal items without an id is an item.
 func (m *memory) isNew(e *bridge.Event, key bridge.ItemKey, to int64) bool {
 	k, sum := m.keyOf(e, key)
-	nth := int32(1)
+	nth, moved := int32(1), false
 	if e.ID == nil {
 		of := m.listed[k]
-		if of.n > 0 && of.page != m.page {
-			m.twice.add(k)
-		}
-		nth = of.n + 1
+		nth, moved = of.n+1, of.n > 0 && of.page != m.page
 		m.listed[k] = copies{nth, m.page}
 	}
 	was := m.seen[k]
@@ -137,7 +134,9 @@ func (m *memory) isNew(e *bridge.Event, key bridge.ItemKey, to int64) bool {
 		asked := *e
 		asked.Shared = k != key // its key does not show whether the topic has it
 		if news = m.held == nil || !m.held.Match(&asked); news {
-			m.fresh = append(m.fresh, k)
+			if m.fresh = append(m.fresh, k); moved {
+				m.twice.add(k)
+			}
 		} else {
 			m.met, is.unlike = true, sum != 0 && !asked.Shared && !m.hasBytes(e)
 		}

@@ -224,3 +224,31 @@ func TestOpaqueNumber(t *testing.T) {
 		})
 	}
 }
+
+// TestEqualOnPages: published items are listed once at each poll, also if equal ones without an id are on two pages.
+func TestEqualOnPages(t *testing.T) {
+	requests := make(map[bool]int)
+	for _, same := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			l := &list{page: 4, noIDs: true}
+			l.add(20, began.Add(-10*time.Minute), time.Second)
+			for i := range l.all {
+				if same {
+					l.all[i].id, l.all[i].at = "same", l.all[0].at
+				}
+			}
+			x := begin(t, began.Add(-time.Hour), l, settings(20*time.Minute))
+			x.drain()
+			l.requests = 0
+			bridge.Sleep(t.Context(), 70*time.Second)
+			x.drain()
+			if requests[same] = l.requests; len(x.records) != 20 {
+				t.Errorf("same %t: %d items are published, want 20", same, len(x.records))
+			}
+		})
+	}
+	if requests[true] != requests[false] {
+		t.Errorf("equal items take %d requests, others %d", requests[true], requests[false])
+	}
+}
