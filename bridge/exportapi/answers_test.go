@@ -258,7 +258,9 @@ func TestAnswers(t *testing.T) {
 		"no error beside items": {nil, of(`{"error":null,"items":[`+one+`],"errors":[],"nextCursor":"c2"}`,
 			`{"items":[`+two+`],"error":false,"errors":{}}`), "", "1 |2 |"},
 		"a success beside items": {nil, of(`{"items":[` + one + `],"error":"none","errors":null}`), "", "1 |"},
-		"an error within items":  {nil, of(`{"items":[{"id":"1","timestamp":1,"errors":["x"]}],"meta":{"error":"x"}}`), "", "1 |"},
+		"an object of success": {nil, of(`{"items":[`+one+`],"nextCursor":"c2","error":{"code":0,"message":"Success","details":null}}`,
+			`{"items":[],"error":{"code":0,"message":null}}`), "", "1 ||"},
+		"an error within items": {nil, of(`{"items":[{"id":"1","timestamp":1,"errors":["x"]}],"meta":{"error":"x"}}`), "", "1 |"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

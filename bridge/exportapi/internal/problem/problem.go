@@ -82,7 +82,8 @@ var failures = []string{"error", "fail", "failed", "failure"}
 // successes are the texts of an error member that say that there is none.
 var successes = []string{"", "0", "ok", "success", "none"}
 
-// holds reports whether a member has a value other than null, false, zero, empty or success.
+// holds reports whether a member has a value other than null, false, zero, empty or success, or is an object
+// with such a member.
 func holds(member any) bool {
 	switch m := member.(type) {
 	case nil:
@@ -96,7 +97,12 @@ func holds(member any) bool {
 	case []any:
 		return len(m) > 0
 	case map[string]any:
-		return len(m) > 0
+		for _, inside := range m {
+			if holds(inside) {
+				return true
+			}
+		}
+		return false
 	}
 	return true
 }
