@@ -65,6 +65,7 @@ const (
 	HintDeadLetters    Hint = "dead-letters"       // inspect the dead letters
 	HintEmptyEnd       Hint = "empty-end"          // raise the number of empty pages, or configure the end mark
 	HintEndless        Hint = "endless"            // configure the end mark, or that there is none
+	HintFirstAgain     Hint = "first-page-again"   // request smaller pages for a while
 	HintFullPage       Hint = "full-page"          // find out whether more items follow
 	HintGap            Hint = "gap"                // find the missing events, then reset
 	HintKeyless        Hint = "keyless"            // correct the pointer, or choose no key

@@ -189,8 +189,7 @@ func (a *Attested) Warnings(stream string) (all []Warning) {
 
 // Codes of Warning, besides StuckFullPage and StuckOlder.
 const (
-	// WarningUnread: a page names no next page, but a part of it looks like the next cursor or says
-	// that more pages follow; or the cursor of the first page leads to the first page again.
+	// WarningUnread: a last page has signs of a next one, or is the first page again, at its own cursor.
 	WarningUnread = "unread_cursor"
 	// WarningStart: the start of the stream is in the future by the API's clock.
 	WarningStart = "future_start"

@@ -56,7 +56,7 @@ func (c *Config) doubtfulEnd(last *position.Findings) *bridge.Warning {
 	case last.Unread.Where != "":
 		return &bridge.Warning{Code: bridge.WarningUnread, Text: last.Unread.Fault().Error(), Hint: last.Unread.Hint}
 	case last.FirstAgain:
-		return &bridge.Warning{Code: bridge.WarningUnread, Hint: c.words(bridge.HintCursorIgnored),
+		return &bridge.Warning{Code: bridge.WarningUnread, Hint: c.words(bridge.HintFirstAgain),
 			Text: "the cursor of the first page leads to the first page: unless that has all items, more follow"}
 	case last.FullEnd:
 		return &bridge.Warning{Code: bridge.StuckFullPage,

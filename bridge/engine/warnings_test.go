@@ -48,7 +48,8 @@ func TestFirstPageAgain(t *testing.T) {
 		})
 		r.startFor(time.Minute)
 		s := r.bridge.Status()
-		if len(s.Warnings) != 1 || s.Warnings[0].Code != bridge.WarningUnread || s.Warnings[0].Hint == "" || !s.EndDoubtful() {
+		if len(s.Warnings) != 1 || s.Warnings[0].Code != bridge.WarningUnread || !s.EndDoubtful() ||
+			s.Warnings[0].Hint != string(bridge.HintFirstAgain) {
 			t.Errorf("warnings %+v", s.Warnings)
 		}
 		if c, err := r.store.Load(t.Context()); err != nil || c.Drained {
@@ -58,6 +59,43 @@ func TestFirstPageAgain(t *testing.T) {
 		r.after(time.Minute)
 		r.end()
 	})
+}
+
+// TestFirstPageAgainSmaller: with fewer items per page, an API that heeds the cursor pages, and the doubt of
+// TestFirstPageAgain ends for good. One that ignores the cursor stays in doubt.
+func TestFirstPageAgainSmaller(t *testing.T) {
+	t.Parallel()
+	for name, heeds := range map[string]bool{"heeded": true, "ignored": false} {
+		rowInModes(t, name, bridgetest.Export{PageSize: 100}, func(r *harness) {
+			const n = 50
+			size := 100
+			r.source.Serve(func(at bridge.Position) bridgetest.Answer {
+				from := 0
+				if heeds && at.Cursor != "" {
+					fmt.Sscanf(at.Cursor, "c%d", &from)
+				}
+				var items []string
+				to := min(from+size, n)
+				for i := from; i < to; i++ {
+					items = append(items, sparseItem(fmt.Sprintf("e%d", i), i))
+				}
+				if to == n {
+					to = from // a page that is not full names itself
+				}
+				return answer(fmt.Sprintf("c%d", to), items...)
+			})
+			for _, size = range []int{100, 20, 100} {
+				r.cfg.PageSize = size
+				r.startFor(time.Minute)
+				s, want := r.bridge.Status(), !heeds || r.store.Checkpoint().Cursor == "c0"
+				if got := s.EndDoubtful() || s.State == bridge.StateBlocked; got != want {
+					r.t.Errorf("heeds %t, %d per page: doubtful %t, want %t", heeds, size, got, want)
+				}
+				r.end()
+			}
+			r.wantCounts(n, n)
+		})
+	}
 }
 
 // TestFutureStart: a start ahead of the API's clock leaves events out, so the stream
