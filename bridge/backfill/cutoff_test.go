@@ -47,6 +47,19 @@ func TestRunCutOff(t *testing.T) {
 	}
 }
 
+// TestCutOffElsewhere: a window that another process has ended shows that the API names next pages.
+func TestCutOffElsewhere(t *testing.T) {
+	t.Parallel()
+	inWorld(t, 20, func(t *testing.T, w *world) {
+		w.cuts = &cuts{}
+		plan := w.plan(8, 2)
+		plan.Windows[0].Ended, plan.Windows[0].Pages = "at the end", 2
+		if job, err := w.start(w.begin(plan)).Do(t.Context()); err != nil || job.State != backfill.Done {
+			t.Errorf("%s, %v", job.State, err)
+		}
+	})
+}
+
 // TestPlanPaged: a job knows whether the API has named a next page to the live stream, also if the
 // stream learns it after the plan.
 func TestPlanPaged(t *testing.T) {

@@ -103,7 +103,7 @@ func (p *Planner) newRun(job Job, by string) *Run {
 	return &Run{
 		planner: p, job: job, by: by, limit: rate.NewLimiter(rate.Inf, 1),
 		engines: make(map[int]*engine.Engine), windows: slices.Clone(job.Windows), source: job.Source,
-		paged: job.Paged,
+		paged: job.Paged || slices.ContainsFunc(job.Windows, func(w Window) bool { return w.Pages > 1 }),
 	}
 }
 
