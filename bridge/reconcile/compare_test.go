@@ -304,20 +304,26 @@ func TestWindowCircles(t *testing.T) {
 
 // TestFirstPageNamesItself: an API that names the cursor of the page itself while that is not full lists
 // the first page twice. So does one that ignores the cursor: while the stream cannot tell them apart, a
-// comparison is rejected.
+// comparison is rejected. An item without an id would be compared twice.
 func TestFirstPageNamesItself(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		pageSize, missing int
-		doubt             bool
-	}{"not full": {100, 40, false}, "full": {40, 0, false}, "the stream is in doubt": {100, 0, true}} {
+		doubt, bare       bool
+	}{
+		"not full": {100, 40, false, false}, "full": {40, 0, false, false}, "the stream is in doubt": {100, 0, true, false},
+		"an item has no id": {100, 0, false, true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			inOwnWorld(t, nil, nil, func(t *testing.T, w *world) {
 				w.cfg.PageSize = test.pageSize
 				first := &w.live.trail[0]
 				first.Border.FirstNext, first.Drained = bridge.DigestCursor(first.Cursor), !test.doubt
 				var raws []string
-				for _, i := range items(40) {
+				for n, i := range items(40) {
+					if n == 0 && test.bare {
+						i.id = ""
+					}
 					raws = append(raws, i.raw())
 				}
 				w.source.Serve(func(bridge.Position) bridgetest.Answer {

@@ -51,11 +51,11 @@ func (r *rangeReader) each(ctx context.Context, from, to int64, visit func(*brid
 		next, tail, items, shows := page.Next, page.Tail(), page.Items, page.Time()
 		repeats := position.MarkBorder(page, &border)
 		switch {
-		case repeats.Same && (!tail || items >= r.pageSize || r.unproven): // else the first page names itself
+		case repeats.Same && (!tail || items >= r.pageSize || r.unproven || repeats.Items < len(page.Events)):
 			page.Release()
 			return reject(CursorCycle, "cursor cycle: the page at cursor %s has the same %d items as the page before",
 				bridge.CursorHash(at.Cursor), items)
-		case repeats.Whole, repeats.Same:
+		case repeats.Whole, repeats.Same: // Same: the first page names itself
 			items = 0 // as an empty page
 		case len(page.Events) > 0:
 			border.Hold = position.Hold(border.Hold, repeats, items)
