@@ -341,7 +341,7 @@ var services = map[string]*service{
 				r.URL.Path, v.Encode())
 		},
 		want: []string{"EXPORT_FOLLOW=windows", "EXPORT_START_PARAM=occurredAfter", "EXPORT_END_PARAM=occurredBefore",
-			"EXPORT_CURSOR_FIELD=/paging/next/after", "EXPORT_CURSOR_PARAM=after", "with 8 requests"},
+			"EXPORT_CURSOR_FIELD=/paging/next/after", "EXPORT_CURSOR_PARAM=after", "with 9 requests"},
 	},
 	// https://launchdarkly.com/docs/api/audit-log/get-audit-log-entries
 	"launchdarkly": {
@@ -363,7 +363,7 @@ var services = map[string]*service{
 				v.Encode())
 		},
 		want: []string{"EXPORT_FOLLOW=windows", "EXPORT_START_PARAM=after", "EXPORT_END_PARAM=before",
-			"EXPORT_CURSOR_IN=next-url", "EXPORT_CURSOR_FIELD=/_links/next/href", "with 7 requests"},
+			"EXPORT_CURSOR_IN=next-url", "EXPORT_CURSOR_FIELD=/_links/next/href", "with 8 requests"},
 	},
 	// https://www.fastly.com/documentation/reference/api/account/events/
 	"fastly": {

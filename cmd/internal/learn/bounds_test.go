@@ -50,7 +50,7 @@ func TestBounds(t *testing.T) {
 		"an error names parameters": {func(s *service) {
 			s.strict, s.hint = true, ": allowed are limit, cursor, published_since and published_until"
 			s.start, s.end, s.params = "published_since", "published_until", "limit cursor published_since published_until"
-		}, "", []string{"EXPORT_START_PARAM=published_since", "EXPORT_END_PARAM=published_until", "with 8 requests"}},
+		}, "", []string{"EXPORT_START_PARAM=published_since", "EXPORT_END_PARAM=published_until", "with 9 requests"}},
 		"an error names the format": {func(s *service) {
 			s.start, s.end, s.unit, s.params = "since", "until", "seconds since the epoch", "limit cursor since until"
 		}, "", []string{"EXPORT_START_PARAM=since", "EXPORT_END_PARAM=until", "EXPORT_TIME_FORMAT=s",
@@ -62,7 +62,7 @@ func TestBounds(t *testing.T) {
 				fmt.Fprint(w, `{"query":{"published_since":null,"published_until":null},`)
 				page(&cut{w, 1}, r, v, items, at, n, all)
 			}
-		}, "", []string{"EXPORT_START_PARAM=published_since", "EXPORT_END_PARAM=published_until", "with 7 requests"}},
+		}, "", []string{"EXPORT_START_PARAM=published_since", "EXPORT_END_PARAM=published_until", "with 8 requests"}},
 		"the start of one pair, the end of another": {func(s *service) {
 			s.start, s.end, s.params = "since", "latest", "limit cursor since latest"
 		}, "", []string{"EXPORT_START_PARAM=since", "EXPORT_END_PARAM=latest"}},
@@ -76,7 +76,7 @@ func TestBounds(t *testing.T) {
 			s.start, s.end, s.unit, s.params = "event_ts_from", "event_ts_to", "s", "limit cursor event_ts_from event_ts_to"
 		}, fmt.Sprintf("&event_ts_to=%d&event_ts_from=%d&team=7", began.Add(3*time.Hour).Unix(), began.Unix()),
 			[]string{"EXPORT_START_PARAM=event_ts_from", "EXPORT_END_PARAM=event_ts_to", "EXPORT_TIME_FORMAT=s",
-				"EXPORT_PARAMS=team=7\n", "with 7 requests"}},
+				"EXPORT_PARAMS=team=7\n", "with 8 requests"}},
 		"dates under other names, of four": {func(s *service) {
 			s.start, s.end, s.params = "activity_gt", "activity_lt", "limit cursor activity_gt activity_lt"
 		}, "&activity_gt=2026-01-01T00:00:00Z&activity_lt=2100-01-01T00:00:00Z&due_gt=2020-01-01&due_lt=2101-01-01",
@@ -86,11 +86,11 @@ func TestBounds(t *testing.T) {
 		"an end under another name": {func(s *service) {
 			s.start, s.end, s.params = "since", "up_until", "limit cursor since up_until"
 		}, "&joined=2020-01-01T00:00:00Z&since=2026-01-01T00:00:00Z&up_until=2100-01-01T00:00:00Z",
-			[]string{"EXPORT_START_PARAM=since", "EXPORT_END_PARAM=up_until", "with 7 requests"}},
+			[]string{"EXPORT_START_PARAM=since", "EXPORT_END_PARAM=up_until", "with 8 requests"}},
 		"a start under another name": {func(s *service) {
 			s.start, s.end, s.params, s.required = "lower", "until", "limit cursor lower until", true
 		}, "&lower=2026-01-01T00:00:00Z&until=2100-01-01T00:00:00Z",
-			[]string{"EXPORT_START_PARAM=lower", "EXPORT_END_PARAM=until", "with 7 requests"}},
+			[]string{"EXPORT_START_PARAM=lower", "EXPORT_END_PARAM=until", "with 8 requests"}},
 		"numbers that are no times": {func(s *service) {
 			s.start, s.end, s.params = "since", "until", "limit cursor since until"
 		}, "&team=1600000000&org=1700000000",
@@ -99,7 +99,7 @@ func TestBounds(t *testing.T) {
 		"a start without milliseconds": {func(s *service) {
 			s.start, s.end, s.unit, s.params = "since", "until", "rfc3339 without fractions", "limit cursor since until"
 		}, "&since=2026-01-01T00:00:00Z", []string{
-			"EXPORT_START_PARAM=since", "EXPORT_END_PARAM=until", "EXPORT_TIME_FORMAT=rfc3339-seconds", "with 8 requests",
+			"EXPORT_START_PARAM=since", "EXPORT_END_PARAM=until", "EXPORT_TIME_FORMAT=rfc3339-seconds", "with 9 requests",
 		}},
 		"both without milliseconds": {func(s *service) {
 			s.start, s.end, s.unit, s.params = "since", "until", "rfc3339 without fractions", "limit cursor since until"
@@ -115,6 +115,8 @@ func TestBounds(t *testing.T) {
 		"inclusive, behind the start": {func(s *service) {
 			s.start, s.end, s.endInclusive, s.startExclusive = "start", "end", true, true
 		}, "", []string{"EXPORT_START_PARAM=start", "EXPORT_END_INCLUSIVE=false"}},
+		"behind the start": {func(s *service) { s.start, s.end, s.startExclusive = "start", "end", true }, "",
+			[]string{"EXPORT_START_PARAM=start", "EXPORT_END_INCLUSIVE=false", "EXPORT_START_EXCLUSIVE=true"}},
 		"whole seconds prove no end": {func(s *service) {
 			s.start, s.end, s.endInclusive = "start", "end", true
 			s.item = func(e event) string { return fmt.Sprintf(`{"id":"e%d","at":%d,"type":"t"}`, e.n, e.at.Unix()) }

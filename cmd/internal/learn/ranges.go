@@ -106,18 +106,17 @@ func (l *listing) proveEnd(ctx context.Context, a *api, p profile) error {
 		return not("not proven, the range was empty: set")
 	case listedAt(page, at):
 		p.set("EXPORT_END_INCLUSIVE", "true", "proven: an item at the end itself is listed")
-		end := slices.Max(l.times[0].Times)/unit*unit + unit
-		return l.proveStart(ctx, a, p, bridge.Position{Start: at, End: end, Window: true})
 	case p.value("EXPORT_TIME_FORMAT") != "s" && wholeSeconds(l.times[0].Times):
 		return not("not proven: the items have times in whole seconds, and the API may compare their fractions. Set")
 	default:
 		p.set("EXPORT_END_INCLUSIVE", "false", "proven: an item at the end itself is not listed")
 	}
-	return nil
+	end := slices.Max(l.times[0].Times)/unit*unit + unit
+	return l.proveStart(ctx, a, p, bridge.Position{Start: at, End: end, Window: true})
 }
 
-// proveStart requests a range that begins at the time of an item, where a range that ends there lists
-// the item. An API that does not list it at the start has it in one of two adjacent ranges already.
+// proveStart requests a range that begins at the time of an item. An API that does not list it at the start
+// has it in one of two adjacent ranges already if it lists it at the end, else in none.
 func (l *listing) proveStart(ctx context.Context, a *api, p profile, at bridge.Position) error {
 	if a.asked >= mostRequests {
 		return nil
@@ -126,7 +125,10 @@ func (l *listing) proveStart(ctx context.Context, a *api, p profile, at bridge.P
 	switch {
 	case wrongParam(err):
 		return nil
-	case err == nil && len(page.Items) > 0 && !listedAt(page, at.Start):
+	case err != nil || len(page.Items) == 0 || listedAt(page, at.Start):
+	case p.value("EXPORT_END_INCLUSIVE") == "false":
+		p.set("EXPORT_START_EXCLUSIVE", "true", "proven: an item at the start itself is listed neither there nor at an end")
+	default:
 		p.set("EXPORT_END_INCLUSIVE", "false", "proven: an item at the end itself is listed, but none at the start")
 	}
 	return err

@@ -36,7 +36,7 @@ type Recording struct {
 
 // recorded matches the settings that a recording has. None of them names the user or the host.
 var recorded = regexp.MustCompile(`^EXPORT_(PATH|METHOD|ITEMS_FIELD|MORE_FIELD|CURSOR_\w+|(MAX_)?PAGE_SIZE(_PARAM)?` +
-	`|(START|END)_PARAM|TIME_FORMAT|END_INCLUSIVE|ITEM_\w+)$`)
+	`|(START|END)_PARAM|TIME_FORMAT|START_EXCLUSIVE|END_INCLUSIVE|ITEM_\w+)$`)
 
 // record returns the recording of what was learned.
 func (l *learner) record() (*Recording, error) {

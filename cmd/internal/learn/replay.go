@@ -190,7 +190,7 @@ func (h *replay) within(v url.Values) (items []int, err error) {
 	for i := range h.recording.Items {
 		if h.times != nil {
 			at := h.times[i]
-			if at < start || at > end || at == end && !h.export.EndInclusive {
+			if at < start || at == start && h.export.StartExclusive || at > end || at == end && !h.export.EndInclusive {
 				continue
 			}
 		}
