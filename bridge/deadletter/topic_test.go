@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -173,5 +175,48 @@ func TestParsePlace(t *testing.T) {
 		if _, err := deadletter.ParsePlace(text); err == nil || !strings.Contains(err.Error(), "PARTITION:OFFSET") {
 			t.Errorf("%q: %v", text, err)
 		}
+	}
+}
+
+// TestRetryTopicMade: a letter whose event the topic has lost is published again, unless
+// retention may have deleted it. A mark of an older version names no topic: its event is
+// looked for.
+func TestRetryTopicMade(t *testing.T) {
+	t.Parallel()
+	other := fakelog.Record(written, "{}")
+	for name, test := range map[string]struct {
+		change func(*world)
+		want   deadletter.Outcome
+	}{
+		"the same topic": {func(*world) {}, deadletter.PublishedBefore},
+		"made again":     {func(w *world) { w.events.Remake("second") }, deadletter.Published},
+		"truncated":      {func(w *world) { w.events.Delete(0, 1) }, deadletter.Published},
+		"truncated before": {func(w *world) { w.events.Append(0, w.publisher.last()); w.events.Delete(0, 1) },
+			deadletter.PublishedBefore},
+		"expired":       {func(w *world) { w.events.Expire(time.Hour); w.events.Delete(0, 1) }, deadletter.PublishedBefore},
+		"an older mark": {func(w *world) { w.publisher.forgetTopics() }, deadletter.PublishedBefore},
+		"an older mark, made again": {func(w *world) {
+			w.publisher.forgetTopics()
+			w.events.Remake("second")
+			w.events.Append(0, other)
+		}, deadletter.Published},
+		"an older mark, without headers": {func(w *world) {
+			w.publisher.forgetTopics()
+			w.events.Remake("second")
+			w.events.Append(0, fakelog.Record(written, item("a")))
+		}, deadletter.PublishedBefore},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				place := w.letter("a")
+				w.must([]deadletter.Place{place}, deadletter.Published)
+				test.change(w)
+				time.Sleep(time.Second) //nolint:forbidigo // virtual time: another mark has another one
+				w.must([]deadletter.Place{place}, test.want)
+				w.must([]deadletter.Place{place}, deadletter.PublishedBefore)
+			})
+		})
 	}
 }

@@ -194,3 +194,22 @@ func TestRewindsMarkedAtRandom(t *testing.T) {
 		})
 	}
 }
+
+// TestResetAfterAnInvalidCheckpoint: a batch whose checkpoint is invalid is not published, nor is it
+// with the checkpoint of a reset that follows.
+func TestResetAfterAnInvalidCheckpoint(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.source.Grow(30)
+		dates := &wrongDates{Source: r.source}
+		r.startWith(engine.Ports{Source: dates, Inbox: r.inbox})
+		r.after(5 * time.Second)
+		dates.wrong.Store(true)
+		r.grow(30, 30*time.Second)
+		r.wantState(bridge.StateBlocked, bridge.ReasonCheckpoint)
+		dates.wrong.Store(false)
+		r.apply("r1", bridge.Target{})
+		r.after(2 * time.Minute) // the topic fails the test at events that are published with a reset
+		r.wantState(bridge.StateIdle, "")
+	})
+}

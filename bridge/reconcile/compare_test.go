@@ -302,43 +302,6 @@ func TestWindowCircles(t *testing.T) {
 	}
 }
 
-// TestFirstPageNamesItself: an API that names the cursor of the page itself while that is not full lists
-// the first page twice. So does one that ignores the cursor: while the stream cannot tell them apart, a
-// comparison is rejected. An item without an id would be compared twice.
-func TestFirstPageNamesItself(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		pageSize, missing int
-		doubt, bare       bool
-	}{
-		"not full": {100, 40, false, false}, "full": {40, 0, false, false}, "the stream is in doubt": {100, 0, true, false},
-		"an item has no id": {100, 0, false, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inOwnWorld(t, nil, nil, func(t *testing.T, w *world) {
-				w.cfg.PageSize = test.pageSize
-				first := &w.live.trail[0]
-				first.Border.FirstNext, first.Drained = bridge.DigestCursor(first.Cursor), !test.doubt
-				var raws []string
-				for n, i := range items(40) {
-					if n == 0 && test.bare {
-						i.id = ""
-					}
-					raws = append(raws, i.raw())
-				}
-				w.source.Serve(func(bridge.Position) bridgetest.Answer {
-					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"a"}`, strings.Join(raws, ","))}
-				})
-				if test.missing == 0 {
-					_ = w.refused(reconcile.Compare, reconcile.CursorCycle)
-					return
-				}
-				want(t, "compared", w.must(reconcile.Compare), counts{API: 40, Missing: 40})
-			})
-		})
-	}
-}
-
 // TestWindowForEver: a range that never ends, of an API that has marked its end elsewhere, is an error.
 func TestWindowForEver(t *testing.T) {
 	inOwnWorld(t, nil, nil, func(t *testing.T, w *world) {
