@@ -148,7 +148,7 @@ func (p *process) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, 
 		switch {
 		case f != fateOK:
 			return errExplored
-		case p.settings == settingsOther && p.w.unknown():
+		case p.settings == settingsOther && p.believes():
 			return errExplored // by design it would be believed
 		case p.w.plan.windows:
 			page = p.w.page(at)

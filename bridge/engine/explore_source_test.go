@@ -107,13 +107,21 @@ func stay(at bridge.Checkpoint) bridge.Target {
 	}
 }
 
-// unknown reports whether nothing says any more which request the stream makes: then
-// the settings are believed.
-func (w *world) unknown() bool {
+// unknown reports whether nothing says any more which request the stream makes: neither a
+// checkpoint nor those before it. Then the settings are believed.
+func (w *world) unknown(at bridge.Checkpoint) bool {
 	known := func(c bridge.Checkpoint) bool { return c.Origin.Request.Known() }
-	at := w.newest()
 	before := w.store.before(at, func(c *bridge.Checkpoint) bool { return known(*c) })
 	return at.Unread() || !known(at) && before.Zero()
+}
+
+// believes reports whether the process would believe settings of another list. A session that
+// was fenced meanwhile may know less than the newest checkpoint says.
+func (p *process) believes() bool {
+	p.w.mu.Lock()
+	knows := p.knows
+	p.w.mu.Unlock()
+	return p.w.unknown(p.w.newest()) || p.w.unknown(knows)
 }
 
 // begins reports whether a process would begin the stream with another list, which then
