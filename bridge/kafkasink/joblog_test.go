@@ -3,6 +3,7 @@ package kafkasink_test
 import (
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -126,11 +127,18 @@ func TestTidyJobs(t *testing.T) {
 		windows = append(windows, window)
 		s := recovered(t, window)
 		b := batch(window, 3)
+		if job.Changed == long {
+			b.Checkpoint.Events = 20
+		}
 		if id == "eeeeee" {
-			b.Checkpoint.Events, b.Checkpoint.PositionTime = 20, 1500
+			b.Checkpoint.PositionTime = 1500
 		}
 		mustCommit(t, s, b)
 	}
+	kafkatest.Eventually(t, "show the commits, which a broker does after it answers", func() (bool, error) {
+		all, err := jobs.list(t.Context())
+		return !slices.ContainsFunc(all, func(j backfill.Job) bool { return j.Changed == long && j.Windows[0].Events == 0 }), err
+	})
 	for round, want := range []int{3, 0} {
 		if n, err := jobs.Tidy(t.Context(), now); n != want || err != nil {
 			t.Fatalf("round %d: %d jobs were taken away, %v; want %d", round, n, err, want)
