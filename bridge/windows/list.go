@@ -58,9 +58,7 @@ func (l *Lister) complete(ctx context.Context, w window) (*collector, error) {
 			listed = l.memory.twice
 		}
 		switch {
-		case err == nil && l.memory.missed:
-			before = listed
-		case err == nil && listed == before:
+		case err == nil && listed == before && !l.memory.missed:
 			return c, l.walked(c.walk)
 		case err != nil && !errors.Is(err, errMoved):
 			return c, err

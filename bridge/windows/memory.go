@@ -75,7 +75,7 @@ func (m *memory) keyOf(e *bridge.Event, k bridge.ItemKey) (own bridge.ItemKey, s
 	case !again:
 		m.sums[k] = form{sum, m.page}
 	case first.sum == sum:
-	case is.unlike && m.hasBytes(e):
+	case is.unlike && m.inTopic(e, true):
 		is.sum, is.unlike = sum, false
 		m.seen[k] = is
 		fallthrough
@@ -90,11 +90,12 @@ func (m *memory) keyOf(e *bridge.Event, k bridge.ItemKey) (own bridge.ItemKey, s
 	return k, sum
 }
 
-// hasBytes reports whether the topic has an item with the key and the bytes of e.
-func (m *memory) hasBytes(e *bridge.Event) bool {
-	same := *e
-	same.Shared = true
-	return m.held.Match(&same)
+// inTopic reports whether the topic has an item with the key of e, and if shared with its bytes too.
+func (m *memory) inTopic(e *bridge.Event, shared bool) bool {
+	was := e.Shared
+	e.Shared = shared
+	defer func() { e.Shared = was }()
+	return m.held != nil && m.held.Match(e)
 }
 
 // tellApart counts an item as other than the one with its key, which is on a page. It reports whether
@@ -131,14 +132,13 @@ func (m *memory) isNew(e *bridge.Event, key bridge.ItemKey, to int64) bool {
 	news := false
 	if was.copies < nth {
 		is.copies, is.sum = was.copies+1, sum
-		asked := *e
-		asked.Shared = k != key // its key does not show whether the topic has it
-		if news = m.held == nil || !m.held.Match(&asked); news {
+		shared := k != key // its key does not show whether the topic has it
+		if news = !m.inTopic(e, shared); news {
 			if m.fresh = append(m.fresh, k); moved {
 				m.twice.add(k)
 			}
 		} else {
-			m.met, is.unlike = true, sum != 0 && !asked.Shared && !m.hasBytes(e)
+			m.met, is.unlike = true, sum != 0 && !shared && !m.inTopic(e, true)
 		}
 	}
 	m.seen[k] = is

@@ -216,8 +216,8 @@ var All = []Rule{
 		Name: "list-forgets-topic", Without: "what the topic holds is published again after a restart",
 		Notice: Lists | Windows,
 		Edits: []Edit{{"bridge/windows/memory.go", `
--		if news = m.held == nil || !m.held.Match(&asked); news {
-+		if news = protocol.Broken("list-forgets-topic") || m.held == nil || !m.held.Match(&asked); news {
+-		if news = !m.inTopic(e, shared); news {
++		if news = protocol.Broken("list-forgets-topic") || !m.inTopic(e, shared); news {
 `}},
 	},
 	{
@@ -254,8 +254,8 @@ var All = []Rule{
 		Name: "list-trusts-numbers", Without: "two listings of numbered pages have the same items",
 		Notice: Lists,
 		Edits: []Edit{{"bridge/windows/list.go", `
--		case err == nil && listed == before:
-+		case err == nil && (listed == before || protocol.Broken("list-trusts-numbers")):
+-		case err == nil && listed == before && !l.memory.missed:
++		case err == nil && (listed == before || protocol.Broken("list-trusts-numbers")) && !l.memory.missed:
 `}},
 	},
 	{
