@@ -3,7 +3,6 @@ package exportapi
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"unicode/utf8"
 
 	"exportbridge/bridge"
@@ -49,7 +48,7 @@ type pageDecoder struct {
 	// members that no setting selects.
 	events                       []bridge.Event
 	ended, told, listed, foreign bool
-	errors                       [][]byte // the members error and errors, unless they say nothing
+	errors                       [][]byte // the members error and errors
 }
 
 // newPageDecoder returns a decoder of a valid mapping.
@@ -161,9 +160,6 @@ func (d *pageDecoder) object(i int, of *part) (int, error) {
 	return d.checked(i, step == scan.Ended)
 }
 
-// silent are the usual values of a member that says that there is no error.
-var silent = []string{"null", "[]", "{}", `""`, "false", "0"}
-
 // member reads one member of an object.
 func (d *pageDecoder) member(i int, of *part) (int, error) {
 	name, i, ok := d.scan.Name(i)
@@ -180,7 +176,7 @@ func (d *pageDecoder) member(i int, of *part) (int, error) {
 	if p == nil {
 		d.foreign = true
 		end, ok := d.scan.Skip(i)
-		if ok && of == &d.page && (name.Is("error") || name.Is("errors")) && !slices.Contains(silent, string(d.scan.Body[i:end])) {
+		if ok && of == &d.page && (name.Is("error") || name.Is("errors")) {
 			d.errors = append(d.errors, d.scan.Body[i:end])
 		}
 		return d.checked(end, ok)

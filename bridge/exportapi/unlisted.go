@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"slices"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/nextlink"
 	"exportbridge/bridge/exportapi/internal/problem"
+	"exportbridge/bridge/exportapi/jsonpointer"
 )
 
 // unlisted judges a decoded page whose cursor is known. One that has an error beside its items may
@@ -20,10 +20,11 @@ import (
 // follow, nothing at all after pages with items, or EXPORT_EMPTY_BODY_ENDS. And nothing may
 // show that the items are elsewhere, or that the page is an error with status 200.
 func (r *pageReader) unlisted(p *bridge.Page, d *pageDecoder) *bridge.Fault {
-	for _, raw := range d.errors {
-		said, failed := problem.InPage(objectIn(slices.Concat([]byte(`{"errors":`), raw, []byte("}"))))
-		if failed && p.Items > 0 && r.cfg.OnPartial != partialIgnored {
-			return r.faults.inPage(p.At, said, "beside the items of a page", "if no item is missing, set EXPORT_ON_PARTIAL=ignore; ")
+	if p.Items > 0 && r.cfg.OnPartial != partialIgnored {
+		for _, raw := range d.errors {
+			if said, failed := problem.InPage(objectIn(jsonpointer.Wrap("errors", raw))); failed {
+				return r.faults.inPage(p.At, said, "beside the items of a page", "if no item is missing, set EXPORT_ON_PARTIAL=ignore; ")
+			}
 		}
 	}
 	var object map[string]any
