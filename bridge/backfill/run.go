@@ -403,9 +403,6 @@ func (s windowSource) cutOff(page *bridge.Page) error {
 	if s.run.job.lists() {
 		return nil
 	}
-	if err := page.Unread.Fault(); err != nil {
-		return err
-	}
 	s.run.mu.Lock()
 	defer s.run.mu.Unlock()
 	s.run.paged = s.run.paged || page.Next != "" || page.At.Cursor != ""
