@@ -94,8 +94,8 @@ func (g *Group) Overview(ctx context.Context, streams []*Group) (Overview, error
 		hidden := slices.ContainsFunc(members, func(l listed) bool { return l.unknown })
 		for i, s := range streams {
 			stream := streamOf(s.Stream, members)
-			if found[i] == (single{}) {
-				found[i].err = blocked[s.Name()]
+			if err := blocked[s.Name()]; err != nil {
+				found[i].err = err
 			}
 			fault := bridge.FaultOf(found[i].err)
 			switch stream.OwnGroup = found[i].member; {
