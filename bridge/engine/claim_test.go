@@ -79,6 +79,27 @@ func TestClaimerOnItsWay(t *testing.T) {
 	})
 }
 
+// TestReplyPastTheDeadline: in at-least-once mode, Kafka has the checkpoint of a reset, but
+// its reply is lost, and the deadline passes meanwhile. The session that claimed the reset
+// must not answer that it expired: the next session finds it applied.
+func TestReplyPastTheDeadline(t *testing.T) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
+		r.topic.Copies = true
+		r.ran(50, 5*time.Second)
+		r.topic.SetLatency(70 * time.Second)
+		r.topic.FailNext(bridgetest.Persisted)
+		r.push("a", r.store.Checkpoint().Epoch, bridge.Target{})
+		r.start()
+		r.after(65 * time.Second)
+		r.topic.SetLatency(0)
+		if a := r.await("a"); !a.Applied {
+			t.Errorf("answer %+v", a)
+		}
+		r.after(time.Minute)
+		r.wantEvents(100)
+	})
+}
+
 // TestRefusalNeedsTheClaim: another session may be applying what this one, not
 // knowing as much, would refuse.
 func TestRefusalNeedsTheClaim(t *testing.T) {

@@ -136,17 +136,19 @@ func (s *progress) canApply(in *session) bool {
 // seenClaim is the claim of a command, and the session that saw it.
 type seenClaim struct {
 	id, by, seen string
+	open         bool // that session could publish: what it committed may be unknown
 	fenced       bool // the store has a change that the claimer does not know
 }
 
 // claim claims a command for this session, and reports whether the session may decide about
 // the command. The claim of another session counts until a session begins after this
 // process saw the claim: the new session has fenced the claimer, and its checkpoint shows
-// what the claimer committed. For a command past its deadline, late is the claim under
-// which the command expires.
+// what the claimer committed. So does a claim of this session, once the session has ended:
+// the reply to its commit may be lost. For a command past its deadline, late is the claim
+// under which the command expires.
 func (r *requests) claim(hard context.Context, s *session, cmd bridge.Command,
 	by bridge.Claim) (mine bool, late *bridge.Claim, err error) {
-	if last := r.claimed; last.id == cmd.ID && last.by != s.id {
+	if last := r.claimed; last.id == cmd.ID && (last.by != s.id || last.open && !s.open) {
 		if !s.open || last.seen == s.id {
 			return false, nil, nil // a new session will begin, and the command is offered again
 		}
@@ -161,7 +163,7 @@ func (r *requests) claim(hard context.Context, s *session, cmd bridge.Command,
 	case got.By == "":
 		return false, nil, nil // the command was withdrawn in the meantime
 	}
-	r.claimed = seenClaim{id: cmd.ID, by: got.By, seen: s.id}
+	r.claimed = seenClaim{id: cmd.ID, by: got.By, seen: s.id, open: s.open}
 	if got.By == s.id || !s.open {
 		return got.By == s.id, nil, nil
 	}

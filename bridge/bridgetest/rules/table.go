@@ -175,6 +175,14 @@ var All = []Rule{
 `}},
 	},
 	{
+		Name: "own-claim-decides", Without: "a session decides about a command that it may have committed",
+		Notice: Engine,
+		Edits: []Edit{{"bridge/engine/command.go", `
+-	r.claimed = seenClaim{id: cmd.ID, by: got.By, seen: s.id, open: s.open}
++	r.claimed = seenClaim{id: cmd.ID, by: got.By, seen: s.id, open: s.open && !protocol.Broken("own-claim-decides")}
+`}},
+	},
+	{
 		Name: "any-topic", Without: "the topics are not compared with what the checkpoint says",
 		Notice: Engine,
 		Edits: []Edit{{"bridge/engine/topic.go", `
