@@ -301,7 +301,7 @@ func (w *world) turn() bool {
 	if len(due) == 0 || w.broken != nil {
 		return false
 	}
-	const most = 5000
+	const most = 10_000 // twice the empty pages that are followed, with their commits, are half of it
 	if w.step > most {
 		w.fail(ruleStuck, "after %d calls there is no end: %s", most, w.states())
 		return false

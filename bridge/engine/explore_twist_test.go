@@ -199,6 +199,7 @@ func (w *world) rollBack(n int) {
 	s.value = bridge.Checkpoint{}
 	if k := len(s.history); k > 0 {
 		s.value = s.history[k-1]
+		w.unwound(s.value.Epoch)
 	}
 	w.wiped = w.wiped || len(s.history) == 0
 	w.unsettle()
