@@ -17,6 +17,9 @@ func (p *planner) costRows() []row {
 	// A run of a second would mostly show the start of a process.
 	plain, memory := p.flat(bridge.AtLeastOnce, "none"), p.memory("none")
 	plain.pages, memory.pages = long.pages, long.pages
+	routed, private := long, long
+	routed.routed, private.private = true, true
+	moreCPU := func(of []measurement) float64 { return cpuShare(of) - 1 }
 	return []row{{
 		name: "allocs_per_event", about: "objects that the bridge allocates per event, no latency",
 		unit: unitCount, direction: atMost, goal: 0.09, quick: true,
@@ -32,6 +35,14 @@ func (p *planner) costRows() []row {
 		name: "cpu_per_million", about: "CPU seconds of the bridge per million events in that run",
 		unit: unitSeconds, direction: atMost, goal: 3,
 		cells: []cell{plain}, value: func(of []measurement) float64 { return of[0].cpuPerEvent() * 1e6 },
+	}, {
+		name: "routes_overhead", about: "extra CPU of the bridge for four topics by type over one, no latency",
+		unit: unitPercent, direction: atMost, goal: 0.03,
+		cells: []cell{routed, long}, value: moreCPU,
+	}, {
+		name: "private_overhead", about: "extra CPU of the bridge for three rules for private data, no latency",
+		unit: unitPercent, direction: atMost, goal: 0.2,
+		cells: []cell{private, long}, value: moreCPU,
 	}}
 }
 

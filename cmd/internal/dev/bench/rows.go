@@ -177,14 +177,12 @@ func (p *planner) rawRows() []row {
 	})
 }
 
-// overheadRows measure the cost of exactly-once mode, commits to Redis and metrics.
+// overheadRows measure the time that exactly-once mode, commits to Redis and metrics take.
 func (p *planner) overheadRows() []row {
 	at20 := p.bridge(20)
 	noStore, far, noMetrics := at20, at20, at20
 	noStore.without.Store, far.redisFar, noMetrics.without.Observer = true, true, true
 	flat := p.flat(bridge.ExactlyOnce, "snappy")
-	routed, private := flat, flat
-	routed.routed, private.private = true, true
 	eos := 0.02
 	if p.brokers > 1 {
 		eos = 0.03 // brokers replicate the state of a transaction too
@@ -202,8 +200,6 @@ func (p *planner) overheadRows() []row {
 		{"commit_overhead", "extra time with Redis commits, 20 ms", 0.01, at20, noStore},
 		{"commit_overhead_far", "the same with a Redis 5 ms away", 0.01, far, noStore},
 		{"metrics_overhead", "extra time with metrics, 20 ms", 0.01, at20, noMetrics},
-		{"routes_overhead", "extra time of four topics by type over one, no latency", 0.03, routed, flat},
-		{"private_overhead", "extra time of three rules for private data, no latency", 0.2, private, flat},
 	} {
 		rows = append(rows, row{
 			name: r.name, about: r.about, unit: unitPercent, direction: atMost, goal: r.goal, quick: r.name == "eos_overhead_0",
