@@ -24,18 +24,17 @@ type listedItem struct{ at, shown int64 }
 // movingList is a list that is no cursor, and what the topic must have of it.
 type movingList struct {
 	items              []listedItem
-	lookBack, lateness time.Duration   // of new processes, and of the items at most
-	from               int64           // where the stream has begun at the earliest
-	leftOut            int64           // a reset left out what is before, and what is added there
-	before             map[int]int     // copies of items that count no more since a reset
-	left               map[int64]int64 // leftOut of each epoch
+	lookBack, lateness time.Duration // of new processes, and of the items at most
+	from               int64         // where the stream has begun at the earliest
+	leftOut            int64         // a reset left out what is before, and what is added there
+	before             map[int]int   // copies of items that count no more since a reset
+	most               int64         // the highest leftOut
 }
 
 // begin makes the first items.
 func (w *world) begin() {
 	back := map[byte]time.Duration{'A': 20 * time.Second, 'C': time.Minute, 'D': 5 * time.Second}[w.plan.contract]
-	w.list = movingList{lookBack: back, lateness: back, from: listStart, before: make(map[int]int),
-		left: make(map[int64]int64)}
+	w.list = movingList{lookBack: back, lateness: back, from: listStart, before: make(map[int]int)}
 	if w.plan.contract == 'D' {
 		w.list.lateness = time.Minute
 	}
@@ -203,16 +202,16 @@ func (w *world) rewound(last, c bridge.Checkpoint) {
 			w.topic.waived[n] = true
 		}
 	}
-	w.list.left[c.Epoch] = w.list.leftOut
+	w.list.most = max(w.list.most, w.list.leftOut)
 }
 
-// unwound notes that the store lost the resets after an epoch: what they would have
-// published, and that epoch left out, no one publishes.
-func (w *world) unwound(epoch int64) {
+// unwound notes that the store may have lost resets: those before them count again, and what
+// they left out is not published.
+func (w *world) unwound() {
 	if !w.plan.windows || !w.repeats() {
 		return
 	}
-	w.list.leftOut = w.list.left[epoch]
+	w.list.leftOut = w.list.most
 	for n, e := range w.list.items {
 		if e.at < w.list.leftOut && w.copies(n) == 0 {
 			w.topic.waived[n] = true

@@ -210,7 +210,7 @@ type exported struct {
 	looped map[string]bool
 	// stale are the cursors that it answers with the first page, and firsts what that
 	// was, by the cursor that it led to.
-	stale  map[string]bool
+	stale  map[string]firstPage
 	firsts map[bridge.CursorDigest]firstPage
 	// inclusive has each page but the first begin with the item that ended the one
 	// before. Its cursors begin with "i".

@@ -95,7 +95,7 @@ func newWorld(p plan) *world {
 		plan: p, exactly: p.exactly, hash: 14695981039346656037, loaded: make(map[string]int),
 		export: exported{
 			contract: p.contract, size: 3, inclusive: p.inclusive, refused: make(map[string]bool), looped: make(map[string]bool),
-			stale: make(map[string]bool), firsts: make(map[bridge.CursorDigest]firstPage),
+			stale: make(map[string]firstPage), firsts: make(map[bridge.CursorDigest]firstPage),
 		},
 		topic: topicOf{
 			holds: make(map[int]int), waived: make(map[int]bool), taken: make(map[int]bool), ever: make(map[int]bool),

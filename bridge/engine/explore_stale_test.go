@@ -31,18 +31,21 @@ func (w *world) newest() bridge.Checkpoint {
 // stale makes the export forget the cursor of the newest checkpoint.
 func (w *world) stale() {
 	x, at := &w.export, w.newest()
-	if first, ok := x.firsts[at.Border.FirstNext]; at.Cursor == "" || !ok || first.next == at.Cursor {
+	first, ok := x.firsts[at.Border.FirstNext]
+	if at.Cursor == "" || !ok || first.next == at.Cursor {
 		return // of a page that leads to itself it is the end
 	}
-	x.stale[at.Cursor] = true
+	x.stale[at.Cursor] = first
 }
 
 // pageOne is what the export answers to a cursor that it has forgotten: the first page
-// as the stream has seen it, nil where the stream has not.
+// as the stream has seen it, nil where the stream has not. Of two owners, one may have seen
+// another one.
 func (w *world) pageOne(at bridge.Position) *bridge.Page {
 	x := &w.export
+	was, stale := x.stale[at.Cursor]
 	first, ok := x.firsts[w.newest().Border.FirstNext]
-	if !ok || !x.stale[at.Cursor] {
+	if !ok || !stale || first != was && !w.exactly && w.contested() {
 		return nil
 	}
 	p := &bridge.Page{At: at, Next: first.next, RequestedAt: time.Now(), ArrivedAt: time.Now(), Recycle: spoil}

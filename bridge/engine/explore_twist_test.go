@@ -188,6 +188,7 @@ func (w *world) wipe() {
 	for _, a := range w.inbox.all {
 		a.forgotten = true
 	}
+	w.unwound()
 	w.unsettle()
 }
 
@@ -199,9 +200,9 @@ func (w *world) rollBack(n int) {
 	s.value = bridge.Checkpoint{}
 	if k := len(s.history); k > 0 {
 		s.value = s.history[k-1]
-		w.unwound(s.value.Epoch)
 	}
 	w.wiped = w.wiped || len(s.history) == 0
+	w.unwound()
 	w.unsettle()
 }
 
