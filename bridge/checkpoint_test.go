@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -108,27 +109,16 @@ func TestCheckpointGolden(t *testing.T) {
 			WrittenAt: 1795687300000,
 		},
 	} {
-		got, err := c.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(c.Encode())(t)
 		file := fmt.Sprintf("testdata/checkpoint_%s.v%d.json", name, c.Format)
 		if *update {
-			if err := os.WriteFile(file, append(got, '\n'), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(file, append(got, '\n'), 0o644))
 		}
-		want, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must.Get(os.ReadFile(file))(t)
 		if diff := cmp.Diff(strings.TrimSpace(string(want)), string(got)); diff != "" {
 			t.Errorf("%s: the checkpoint format is frozen (-want +got):\n%s", name, diff)
 		}
-		back, err := bridge.DecodeCheckpoint(want)
-		if err != nil {
-			t.Fatal(err)
-		}
+		back := must.Get(bridge.DecodeCheckpoint(want))(t)
 		if diff := cmp.Diff(c, back); diff != "" {
 			t.Errorf("%s does not survive encoding (-want +got):\n%s", name, diff)
 		}
@@ -180,10 +170,7 @@ func TestDecodeCheckpointRefuses(t *testing.T) {
 
 func FuzzDecodeCheckpoint(f *testing.F) {
 	c := full()
-	seed, err := c.Encode()
-	if err != nil {
-		f.Fatal(err)
-	}
+	seed := must.Get(c.Encode())(f)
 	f.Add(seed)
 	f.Add([]byte(`{"v":1,"stream":"s","tail":""}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -195,14 +182,8 @@ func FuzzDecodeCheckpoint(f *testing.F) {
 			return
 		}
 		// What was read must survive being written and read again.
-		out, err := c.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		again, err := bridge.DecodeCheckpoint(out)
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(c.Encode())(t)
+		again := must.Get(bridge.DecodeCheckpoint(out))(t)
 		if diff := cmp.Diff(c, again); diff != "" {
 			t.Fatal(diff)
 		}

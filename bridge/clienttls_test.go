@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // TestEmptyCAFile: a CA file that is being replaced may be empty. The system's authorities
@@ -20,9 +21,7 @@ func TestEmptyCAFile(t *testing.T) {
 	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 	c := bridge.ClientTLS{Prefix: "KAFKA_TLS", CA: ca, CAFile: filepath.Join(t.TempDir(), "ca.pem")}
 	for text, valid := range map[string]bool{ca: true, "": false, "\n": false, " \n": false, "not PEM": false, ca[:50]: false} {
-		if err := os.WriteFile(c.CAFile, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(c.CAFile, []byte(text), 0o600))
 		conf, err := c.Config()
 		file, named := errors.AsType[*bridge.TLSFileError](err)
 		switch {

@@ -8,15 +8,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 func TestParseRoutes(t *testing.T) {
 	t.Parallel()
 	const text = "order.*=orders, payment.*=payments\n,/region=eu-*:eu,*.debug=drop,a=b=orders,/x~1y=a=b:c:main"
-	r, err := bridge.ParseRoutes(text, "main")
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(bridge.ParseRoutes(text, "main"))(t)
 	want := bridge.Routes{
 		Text: "order.*=orders,payment.*=payments,/region=eu-*:eu,*.debug=drop,a=b=orders,/x~1y=a=b:c:main",
 		Rules: []bridge.Route{

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 func TestReadSecretFile(t *testing.T) {
@@ -16,23 +17,17 @@ func TestReadSecretFile(t *testing.T) {
 	path := filepath.Join(dir, "key")
 	for content, want := range map[string]string{"k": "k", "k\r\n": "k", "k\n\n": "k", "": "", "\ufeffk\r\n": "k",
 		strings.Repeat("x", bridge.MaxSecretFile): strings.Repeat("x", bridge.MaxSecretFile)} {
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(content), 0o600))
 		if got, err := bridge.ReadSecretFile(path); got != want || err != nil {
 			t.Errorf("%d bytes: %d bytes, %v", len(content), len(got), err)
 		}
 	}
-	if err := os.WriteFile(path, make([]byte, bridge.MaxSecretFile+1), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, make([]byte, bridge.MaxSecretFile+1), 0o600))
 	bad := []string{path, dir, filepath.Join(dir, "none")}
 	if runtime.GOOS != "windows" {
 		bad = append(bad, "/dev/zero", "/dev/null")
 		link := filepath.Join(dir, "link")
-		if err := os.Symlink("/dev/zero", link); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink("/dev/zero", link))
 		bad = append(bad, link)
 	}
 	for _, path := range bad {

@@ -185,10 +185,7 @@ func TestLogTo(t *testing.T) {
 // TestSilentServer: Redis without TLS waits for the rest of a TLS handshake, and says nothing.
 func TestSilentServer(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { l.Close() })
 	for scheme, want := range map[string]bool{"redis://": false, "rediss://": true} {
 		cfg := cursorstore.DefaultConfig()

@@ -16,6 +16,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/attest"
 	"exportbridge/bridge/bridgetest/fakelog"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/reconcile"
 )
 
@@ -175,10 +176,7 @@ func (w *world) run(length time.Duration, all ...*attest.Attestor) {
 // chain reads the records. The chain must be unbroken, and have n of them.
 func (w *world) chain(n int) []attest.Link {
 	w.t.Helper()
-	c, err := attest.Read(w.t.Context(), w.topic, "events")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	c := must.Get(attest.Read(w.t.Context(), w.topic, "events"))(w.t)
 	if breaks := c.Check(w.marks["export.events"]); len(breaks) > 0 || len(c.Records) != n {
 		w.t.Errorf("%d records, want %d, with the breaks %v", len(c.Records), n, breaks)
 	}
@@ -342,17 +340,12 @@ func TestChecks(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.run(4*time.Hour, w.attestor("a"))
 		w.chain(5)
-		spans, err := w.topic.Bounds(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		spans := must.Get(w.topic.Bounds(t.Context()))(t)
 		var values []string
-		if err := w.topic.Read(t.Context(), spans, func(r *kgo.Record) error {
+		must.Do(t, w.topic.Read(t.Context(), spans, func(r *kgo.Record) error {
 			values = append(values, string(r.Value))
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		last := len(values) - 1
 		for name, tc := range map[string]struct {
 			values []string
@@ -375,10 +368,7 @@ func TestChecks(t *testing.T) {
 				topic.Append(0, &kgo.Record{Key: []byte("events"), Value: []byte(value)})
 			}
 			topic.Append(0, &kgo.Record{Key: []byte("users"), Value: []byte("of another stream")})
-			c, err := attest.Read(t.Context(), topic, "events")
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(attest.Read(t.Context(), topic, "events"))(t)
 			if got := fmt.Sprint(c.Check(w.marks["export.events"])); tc.want == "" && got != "[]" || !strings.Contains(got, tc.want) {
 				t.Errorf("%s: %s, want %q", name, got, tc.want)
 			}
@@ -414,10 +404,7 @@ func TestLater(t *testing.T) {
 		w.run(4*time.Hour, w.attestor("a"))
 		w.chain(5)
 		w.topic.Delete(0, 2)
-		c, err := attest.Read(t.Context(), w.topic, "events")
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(attest.Read(t.Context(), w.topic, "events"))(t)
 		from := c.Records[0].From.UnixMilli()
 		if breaks := c.Check(w.marks["export.events"]); len(breaks) > 0 || len(c.Records) != 3 ||
 			!strings.HasPrefix(c.Begins(), "the chain begins with record 3, at ") ||

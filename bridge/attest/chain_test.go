@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"exportbridge/bridge/attest"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // TestUncovered: a range is covered only by the records of all of it.
@@ -17,10 +18,7 @@ func TestUncovered(t *testing.T) {
 		if text, _ := json.Marshal(none.Between(0, 0)); err != nil || string(text) != "[]" {
 			t.Errorf("the records of a stream without one: %s, %v", text, err)
 		}
-		c, err := attest.Read(t.Context(), w.topic, "events")
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(attest.Read(t.Context(), w.topic, "events"))(t)
 		hour := func(n int) int64 { return midnight.Add(time.Duration(n) * time.Hour).UnixMilli() }
 		for _, tc := range []struct {
 			from, to       int64

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"exportbridge/bridge/attest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/reconcile"
 )
 
@@ -63,10 +64,7 @@ func TestOtherRules(t *testing.T) {
 		if got := a.Status(w.position).Warnings("events"); len(got) > 0 {
 			t.Errorf("the warnings are %+v", got)
 		}
-		c, err := attest.Read(t.Context(), w.topic, "events")
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(attest.Read(t.Context(), w.topic, "events"))(t)
 		for name, test := range map[string]struct {
 			from, to time.Time
 			proven   bool

@@ -17,6 +17,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/engine"
 )
 
@@ -328,9 +329,7 @@ func (w *world) start(job backfill.Job) *backfill.Run {
 // begin commits a plan, whatever it overlaps.
 func (w *world) begin(plan backfill.Job) backfill.Job {
 	w.t.Helper()
-	if err := w.jobs.Begin(w.t.Context(), plan, true); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, w.jobs.Begin(w.t.Context(), plan, true))
 	return plan
 }
 
@@ -343,11 +342,7 @@ func (w *world) resume(r backfill.Resumption) (backfill.Job, error) {
 // resumed is resume of a job that can be resumed.
 func (w *world) resumed() backfill.Job {
 	w.t.Helper()
-	job, err := w.resume(backfill.Resumption{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return job
+	return must.Get(w.resume(backfill.Resumption{}))(w.t)
 }
 
 // job returns the job as it is listed.

@@ -15,6 +15,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // fakeTopics are the topics of new jobs.
@@ -222,22 +223,14 @@ func TestHost(t *testing.T) {
 			t.Error("another stream is planned")
 		}
 		r.Parallel = 3
-		p, err := h.Plan(t.Context(), stream, r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := h.Start(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(h.Plan(t.Context(), stream, r))(t)
+		must.Do(t, h.Start(t.Context(), p))
 		if err := h.Start(t.Context(), p); reasonOf(err) != backfill.InUse {
 			t.Errorf("the same once more: %v", err)
 		}
 		more := ask(45)
 		more.From, more.Windows, more.Parallel = second(40), 2, 2
-		late, err := h.Plan(t.Context(), stream, more)
-		if err != nil {
-			t.Fatal(err)
-		}
+		late := must.Get(h.Plan(t.Context(), stream, more))(t)
 		if err := h.Start(t.Context(), late); reasonOf(err) != backfill.Busy {
 			t.Errorf("more than the process runs: %v", err)
 		}
@@ -290,9 +283,7 @@ func TestHostStops(t *testing.T) {
 			t.Errorf("another process has it: %v", err)
 		}
 		w.log.members = nil
-		if _, err := next.Resume(t.Context(), id, "you", true); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(next.Resume(t.Context(), id, "you", true))(t)
 		passes(time.Minute)
 		w.wantOnce(40)
 		if j := w.job(); j.State != backfill.Done || j.By != "you" {
@@ -324,9 +315,7 @@ func TestHostStopsWithoutKafka(t *testing.T) {
 			}
 			w.log.away = 0
 			next, _, _ := w.hosting()
-			if _, err := next.Resume(t.Context(), id, "you", true); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(next.Resume(t.Context(), id, "you", true))(t)
 			passes(time.Minute)
 			w.wantOnce(40)
 			if j := w.job(); j.State != backfill.Done {
@@ -385,9 +374,7 @@ func TestHostStopsRemoved(t *testing.T) {
 			t.Errorf("of a removed stream it ended with %v, %+v", err, w.job())
 		}
 		h.SetPlanners([]*backfill.Planner{beside})
-		if _, err := h.Resume(t.Context(), id, "me", true); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(h.Resume(t.Context(), id, "me", true))(t)
 		passes(time.Minute)
 		w.wantOnce(40)
 	})
@@ -421,10 +408,7 @@ func TestHostEndsEarly(t *testing.T) {
 	inOwnWorld(t, 50, func(t *testing.T, w *world) {
 		h, ends, _ := w.hosting()
 		trouble := func(id string) string {
-			all, err := w.jobs.Overview(t.Context(), 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			all := must.Get(w.jobs.Overview(t.Context(), 0))(t)
 			return h.Trouble(&all[slices.IndexFunc(all, func(l backfill.Listed) bool { return l.ID == id })])
 		}
 		id := started(t, h, ask(40))

@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 func TestSplit(t *testing.T) {
@@ -51,9 +52,7 @@ func TestDecodePlan(t *testing.T) {
 	const whole = `{"v":1,"id":"aaaaaa","kind":"backfill","stream":"events","resource":"events","events":["a"],"topic":"t","topic_id":"i","from":1,"to":2,` +
 		`"windows":[{"from":1,"to":2,"ended":"e","events":3,"pages":4,"position":5,"dead_lettered":6,"outside_range":2}],"rate_limit":2.5,"parallel":2,"page_size":50,` +
 		`"who":"w","reason":"r","created":7,"state":"done","changed":8,"by":"b","why":"y","reduced":true}`
-	if job, err = decodePlan(&kgo.Record{Value: []byte(whole)}); err != nil {
-		t.Fatal(err)
-	}
+	job = must.Get(decodePlan(&kgo.Record{Value: []byte(whole)}))(t)
 	if got, err := json.Marshal(job); err != nil || string(got) != whole {
 		t.Errorf("written again it is\n%s, %v", got, err)
 	}

@@ -64,10 +64,7 @@ func TestOverlap(t *testing.T) {
 	} {
 		w.live = test.live
 		spec := backfill.Spec{Kind: backfill.Backfill, From: second(test.from), To: second(test.to), AllowOverlap: true}
-		plan, err := w.planner().Plan(t.Context(), &spec, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		plan := must.Get(w.planner().Plan(t.Context(), &spec, time.Now()))(t)
 		if !test.begun {
 			test.want = slices.Insert(test.want, 0, "the stream has not started")
 		}
@@ -159,9 +156,7 @@ func TestTidyTogether(t *testing.T) {
 			job := w.plan(4, 1)
 			job.ID, job.Kind = id, kind
 			w.begin(job)
-			if _, err := w.jobs.Cancel(t.Context(), backfill.Cancellation{ID: id}, true); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(w.jobs.Cancel(t.Context(), backfill.Cancellation{ID: id}, true))(t)
 		}
 		later := time.Now().Add(backfill.Kept + time.Minute)
 		w.log.onChange = func(int) {
@@ -188,9 +183,7 @@ func TestTidy(t *testing.T) {
 			}
 		}
 		done := w.plan(40, 2)
-		if _, err := w.start(w.begin(done)).Do(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.start(w.begin(done)).Do(t.Context()))(t)
 		for id, kind := range map[string]backfill.Kind{"cancel": backfill.Backfill, "replay": backfill.Replay, "runnin": backfill.Backfill} {
 			job := w.plan(40, 2)
 			job.ID, job.Kind = id, kind
@@ -198,9 +191,7 @@ func TestTidy(t *testing.T) {
 			if id == "runnin" {
 				continue
 			}
-			if _, err := w.jobs.Cancel(t.Context(), backfill.Cancellation{ID: id}, true); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(w.jobs.Cancel(t.Context(), backfill.Cancellation{ID: id}, true))(t)
 		}
 		now := time.Now()
 		if n, err := w.jobs.Tidy(t.Context(), now.Add(backfill.Kept-time.Minute)); n != 0 || err != nil {
@@ -211,10 +202,7 @@ func TestTidy(t *testing.T) {
 				t.Fatalf("round %d: %d jobs, %v; want %d", round, n, err, want)
 			}
 		}
-		all, err := w.jobs.List(t.Context(), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := must.Get(w.jobs.List(t.Context(), 0))(t)
 		left := make(map[string]backfill.Job)
 		for _, j := range all {
 			left[j.ID] = j

@@ -11,6 +11,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // TestResumeGivesLanesBack: a resumption in one process that is given up while it waits leaves
@@ -22,9 +23,7 @@ func TestResumeGivesLanesBack(t *testing.T) {
 			w.begin(w.divided(120, 4, 2))
 			w.log.members = func(string) []bridge.Member { return []bridge.Member{{Process: "killed"}} }
 			if paused {
-				if _, err := w.jobs.Pause(t.Context(), backfill.Cancellation{ID: "aaaaaa", By: "ann"}, true); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(w.jobs.Pause(t.Context(), backfill.Cancellation{ID: "aaaaaa", By: "ann"}, true))(t)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
 			defer cancel()
@@ -104,9 +103,7 @@ func TestLaneStopsUnlisted(t *testing.T) {
 		<-time.After(5 * time.Second)
 		d.deny.Store(true)
 		<-time.After(4 * time.Second)
-		if _, err := w.jobs.Cancel(t.Context(), backfill.Cancellation{ID: "aaaaaa", By: "ann"}, true); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.jobs.Cancel(t.Context(), backfill.Cancellation{ID: "aaaaaa", By: "ann"}, true))(t)
 		<-time.After(5 * time.Minute)
 		if n := len(w.topic.Records()); n == 0 || n >= 1200 || w.runs() > 0 {
 			t.Errorf("%d events are published, %d windows run", n, w.runs())
@@ -191,9 +188,7 @@ func TestEndedIsNotPaused(t *testing.T) {
 	inOwnWorld(t, 10, func(t *testing.T, w *world) {
 		w.begin(w.plan(8, 2))
 		by := backfill.Cancellation{ID: "aaaaaa", By: "ann"}
-		if _, err := w.jobs.Pause(t.Context(), by, true); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.jobs.Pause(t.Context(), by, true))(t)
 		if job, err := w.jobs.Cancel(t.Context(), by, true); err != nil || job.Paused {
 			t.Errorf("the job is %+v, %v", job, err)
 		}

@@ -13,6 +13,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // fleet is several processes that share the lanes of a job.
@@ -227,9 +228,7 @@ func TestLanesStop(t *testing.T) {
 				plan.RateLimit = 4
 				w.begin(plan)
 				w.awaitEvents(2)
-				if err := test.stop(w, m); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, test.stop(w, m))
 				<-time.After(4 * time.Second)
 				before := len(w.topic.Records())
 				<-time.After(time.Minute)
@@ -239,9 +238,7 @@ func TestLanesStop(t *testing.T) {
 				if test.goOn == nil {
 					return
 				}
-				if err := test.goOn(w, m); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, test.goOn(w, m))
 				w.await(backfill.Done)
 				w.wantOnce(220)
 			})
@@ -261,9 +258,7 @@ func TestLanesKeepTheLimit(t *testing.T) {
 		f.start()
 		<-time.After(5 * time.Second)
 		for _, limit := range []float64{4, 2} {
-			if _, err := w.planner().HandOver(t.Context(), &backfill.Resumption{ID: "aaaaaa", RateLimit: &limit}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(w.planner().HandOver(t.Context(), &backfill.Resumption{ID: "aaaaaa", RateLimit: &limit}))(t)
 			<-time.After(5 * time.Second)
 			before := w.asked()
 			<-time.After(10 * time.Second)

@@ -10,6 +10,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/windows"
 )
 
@@ -138,9 +139,7 @@ func TestListLimit(t *testing.T) {
 		plan := w.plan(100, 2)
 		plan.Version, plan.RateLimit = 2, 1
 		began := time.Now()
-		if _, err := w.start(w.begin(plan)).Do(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.start(w.begin(plan)).Do(t.Context()))(t)
 		if took := time.Since(began); took < time.Duration(w.list.Requests()-1)*time.Second {
 			t.Errorf("%d requests in %s, at most one a second", w.list.Requests(), took)
 		}

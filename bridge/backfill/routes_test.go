@@ -9,6 +9,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // TestJobTopics: a backfill publishes to the topics of its routes, a replay to one.
@@ -58,10 +59,7 @@ func TestRoutesOfThePlan(t *testing.T) {
 	inOwnWorld(t, 10, func(t *testing.T, w *world) {
 		s, _ := w.beside()
 		s.Routes = "a*=T.a"
-		plan, err := s.Plan(t.Context(), ask(10), time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		plan := must.Get(s.Plan(t.Context(), ask(10), time.Now()))(t)
 		began, err := s.Begin(t.Context(), plan)
 		if err != nil || began.TopicID != "id of export.events" || !maps.Equal(began.RoutedIDs, map[string]string{"T.a": "id of T.a"}) {
 			t.Fatalf("%+v, %v", began, err)

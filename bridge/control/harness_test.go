@@ -406,10 +406,7 @@ func (r *harness) run() (stop func()) {
 	r.t.Helper()
 	cfg := r.engine
 	cfg.Owner = "pod-1"
-	b, err := engine.New(cfg, engine.Ports{Source: r.source, Sink: r.kafka.Open("events"), Store: r.redis, Inbox: r.redis})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	b := must.Get(engine.New(cfg, engine.Ports{Source: r.source, Sink: r.kafka.Open("events"), Store: r.redis, Inbox: r.redis}))(r.t)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {

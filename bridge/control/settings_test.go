@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/control"
 )
 
@@ -29,9 +30,7 @@ func TestMoveUnderOtherSettings(t *testing.T) {
 					t.Errorf("%T: notes %q, want %q", to, m.Notes, note)
 				}
 			}
-			if _, err := r.Move(t.Context(), m, why); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(r.Move(t.Context(), m, why))(t)
 			return r.now()
 		}
 		if now := move(control.RewindPages{Pages: 1}, "these settings"); now.Topic != was.Topic ||

@@ -16,6 +16,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/bridgetest/fakelog"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/deadletter"
 )
 
@@ -73,11 +74,8 @@ func (w *world) letter(id string) deadletter.Place { return w.whole(item(id), br
 
 // position writes a letter that holds only where the item was.
 func (w *world) position(item, id, cursor string, index int, headers ...string) deadletter.Place {
-	value, err := json.Marshal(map[string]any{"id": id, "size": len(item),
-		"sha256": fmt.Sprintf("%x", sha256.Sum256([]byte(item))), "cursor": cursor, "index": index})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	value := must.Get(json.Marshal(map[string]any{"id": id, "size": len(item),
+		"sha256": fmt.Sprintf("%x", sha256.Sum256([]byte(item))), "cursor": cursor, "index": index}))(w.t)
 	headers = append(headers, "eb-reason", string(bridge.DefectTooLarge), "eb-cursor-hash", bridge.CursorHash(cursor),
 		"eb-index", fmt.Sprint(index))
 	return w.add(string(value), headers...)
@@ -102,10 +100,7 @@ func (w *world) retry(places ...deadletter.Place) (all []deadletter.Retried, err
 // must retries the letters and wants these outcomes.
 func (w *world) must(places []deadletter.Place, want ...deadletter.Outcome) []deadletter.Retried {
 	w.t.Helper()
-	all, err := w.retry(places...)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	all := must.Get(w.retry(places...))(w.t)
 	var got []deadletter.Outcome
 	for _, one := range all {
 		got = append(got, one.Result)
@@ -143,10 +138,7 @@ func (p *publisher) open() {
 }
 
 func (p *publisher) topicNow() string {
-	kept, err := p.events.Kept(p.t.Context())
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	kept := must.Get(p.events.Kept(p.t.Context()))(p.t)
 	return kept[0].ID
 }
 

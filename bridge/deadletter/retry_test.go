@@ -14,6 +14,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/bridgetest/fakelog"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/kafkaclient"
 )
@@ -76,10 +77,7 @@ func TestRetryOtherTopic(t *testing.T) {
 	}
 	retried := func(w *world) bool {
 		t.Helper()
-		records, err := w.topic.Load(t.Context(), []deadletter.Place{place})
-		if err != nil {
-			t.Fatal(err)
-		}
+		records := must.Get(w.topic.Load(t.Context(), []deadletter.Place{place}))(t)
 		l := deadletter.Read(records[0])
 		at := deadletter.RetriedAt(marks, &l)
 		if was := deadletter.RetriedAt(older, &l); was != at {
@@ -164,10 +162,7 @@ func TestRetryFromCursor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.source.Append(item("a"), item("b"), item("c"), item("d"))
-		page, err := w.source.Fetch(t.Context(), bridge.Position{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(w.source.Fetch(t.Context(), bridge.Position{}))(t)
 		cursor := page.Next
 		page.Release()
 		w.origin = bridge.Origin{Start: 500}
@@ -239,9 +234,7 @@ func TestRetryByTime(t *testing.T) {
 			var got []deadletter.Retried
 			r := w.retrying(func(one deadletter.Retried) error { got = append(got, one); return nil })
 			r.Bounded = bounded
-			if err := r.Run(t.Context(), places); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.Run(t.Context(), places))
 			if (got[0].Result == deadletter.Published) != bounded || got[1].Result != deadletter.Refused ||
 				!strings.HasPrefix(got[1].Detail, "it is no longer on the page") ||
 				(got[2].Detail == "its bytes in the API have changed") != bounded {
@@ -309,9 +302,7 @@ func TestRetryVanished(t *testing.T) {
 	for i := range 140 { // more than are in memory at a time
 		places = append(places, w.letter(fmt.Sprint("e", i)))
 	}
-	if err := w.topic.Check(t.Context(), places); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.topic.Check(t.Context(), places))
 	n := 0
 	r := w.retrying(func(deadletter.Retried) error {
 		if n++; n == 10 {

@@ -13,6 +13,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/fakelog"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/kafkaclient"
 )
@@ -57,10 +58,7 @@ func TestList(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %v", name, got, err, test.want)
 		}
 	}
-	all, err := w.topic.List(t.Context(), deadletter.Query{Limit: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(w.topic.List(t.Context(), deadletter.Query{Limit: 2}))(t)
 	if l := all[0]; l.Whole || l.ID != "large" || l.Size != len(item("large")) || l.Cursor != "c+1" || l.Index != 2 {
 		t.Errorf("a letter that holds a position: %+v", l)
 	}

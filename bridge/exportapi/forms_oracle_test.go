@@ -435,10 +435,7 @@ func FuzzNextURL(f *testing.F) {
 	cfg := DefaultConfig()
 	cfg.URL, cfg.APIKey, cfg.CursorIn, cfg.KeyQuery, cfg.Params = "https://api.example/v1", "k3y", inLink, "k", "s=t"
 	cfg.ItemsField = rootField
-	c, err := New(cfg)
-	if err != nil {
-		f.Fatal(err)
-	}
+	c := must.Get(New(cfg))(f)
 	f.Cleanup(c.Close)
 	f.Fuzz(func(t *testing.T, ref, link string) {
 		for i, h := range []http.Header{{"Link": {link}}, {"Link": {"<" + ref + ">;rel=next"}}} {

@@ -282,16 +282,13 @@ func runForm(t *testing.T, cfg exportapi.Config, origin bridge.Origin, to formSe
 	client := must.Get(exportapi.New(cfg))(t)
 	defer client.Close()
 	origin.Resource = "events"
-	e, err := engine.New(engine.Config{
+	e := must.Get(engine.New(engine.Config{
 		Stream: "events", Mode: bridge.ExactlyOnce, Origin: origin, PageSize: cfg.PageSize, Owner: "me",
 		PollInterval: time.Second, PollIntervalMax: time.Second, PrefetchPages: 8, PrefetchBytes: 16 << 20,
 		RetryMax:   time.Second,
 		EmptyPages: 2, OnInvalidCursor: "stop", OnSharedID: "publish", OnCheckpointLoss: "kafka",
 		ShutdownTimeout: time.Second, Limits: engine.Limits{Once: true},
-	}, engine.Ports{Source: wrap(client), Sink: to.topic.Open("events"), Store: to.store, Inbox: bridgetest.NewInbox(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, engine.Ports{Source: wrap(client), Sink: to.topic.Open("events"), Store: to.store, Inbox: bridgetest.NewInbox(t)}))(t)
 	return e.Run(t.Context())
 }
 
@@ -327,10 +324,8 @@ func TestForms(t *testing.T) {
 			seen := &visits{at: make(map[bridge.Position][]string)}
 			for _, n := range []int{0, 1, 1, 1, 2, 7, 0, 3, 9} {
 				api.grow(n)
-				if err := runForm(t, cfg, bridge.Origin{}, to,
-					func(s bridge.Source) bridge.Source { seen.Source = s; return seen }); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, runForm(t, cfg, bridge.Origin{}, to,
+					func(s bridge.Source) bridge.Source { seen.Source = s; return seen }))
 				records := to.topic.Records()
 				if len(records) != api.items {
 					t.Fatalf("%d records of %d items", len(records), api.items)

@@ -33,10 +33,7 @@ func TestPrivate(t *testing.T) {
 	c := serve(t, answer(`{"items":[`+item+`]}`), withKeys(map[string]string{
 		"EVENT_HASH": "/eventId,/userId", "EVENT_MASK": "/payload/type:last4", "EVENT_DROP": "/context/ip",
 	}))
-	p, err := fetchAll(t, c, bridge.Position{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(fetchAll(t, c, bridge.Position{}))(t)
 	e := &p.Events[0]
 	for name, text := range map[string][]byte{
 		"raw": e.Raw, "id": e.ID, "key": e.Key, "type": e.Type, "subject": e.Subject,
@@ -129,10 +126,7 @@ func TestPrivateWithheld(t *testing.T) {
 		`["secret"]`: bridge.DefectNotObject,
 	} {
 		vars := withKeys(map[string]string{"EVENT_DROP": "/context/ip"})
-		p, err := fetchAll(t, serve(t, answer(`{"items":[`+item+`]}`), vars), bridge.Position{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(fetchAll(t, serve(t, answer(`{"items":[`+item+`]}`), vars), bridge.Position{}))(t)
 		e := &p.Events[0]
 		if !e.Withheld() || e.Key != nil || e.Subject != nil || e.Type != nil || e.Defect != want {
 			t.Errorf("%q: %+v; want nothing of it, and %s", item, e, want)
@@ -178,10 +172,7 @@ func TestPrivateKeepsIdentities(t *testing.T) {
 	page := answer(`{"items":[{"closeTime":1,"ip":"a"},{"closeTime":1,"ip":"b"}]}`)
 	read := func(vars map[string]string) []bridge.Event {
 		vars["EXPORT_RESOURCE"] = "sessions"
-		p, err := fetchAll(t, serve(t, page, vars), bridge.Position{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(fetchAll(t, serve(t, page, vars), bridge.Position{}))(t)
 		return p.Events
 	}
 	before, after := read(map[string]string{}), read(withKeys(map[string]string{"EVENT_DROP": "/ip"}))

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/seal"
 )
@@ -75,10 +76,7 @@ func TestSealed(t *testing.T) {
 		t.Helper()
 		cfg := sealing(t, map[string]string{"EVENT_ENCRYPT": "/payload/mail", "EVENT_HASH": "/userId"})
 		cfg.Keys = func() seal.Keys { return keys }
-		p, err := fetchAll(t, serveWith(t, answer(sealedPage), cfg), bridge.Position{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(fetchAll(t, serveWith(t, answer(sealedPage), cfg), bridge.Position{}))(t)
 		if len(keys.asked) == 0 || !slices.Equal(keys.asked[0], []string{"a", "b"}) {
 			t.Errorf("asked for %v", keys.asked)
 		}
@@ -113,10 +111,7 @@ func TestSealedSubject(t *testing.T) {
 		vars["EVENT_ENCRYPT"] = "/payload/mail"
 		keys, cfg := &testKeys{t: t}, sealing(t, vars)
 		cfg.Keys = func() seal.Keys { return keys }
-		p, err := fetchAll(t, serveWith(t, answer(page), cfg), bridge.Position{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(fetchAll(t, serveWith(t, answer(page), cfg), bridge.Position{}))(t)
 		if len(keys.asked) == 0 || !slices.Equal(keys.asked[0], []string{subject}) || p.Events[0].Withheld() {
 			t.Errorf("%v: asked for %v, defect %q", vars, keys.asked, p.Events[0].Defect)
 		}

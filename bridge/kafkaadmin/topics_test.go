@@ -330,27 +330,17 @@ func TestKeysTopic(t *testing.T) {
 	if acls := strings.Join(s.ACLs(), "\n"); !strings.Contains(acls, keys) {
 		t.Errorf("no grant of %s: %s", keys, acls)
 	}
-	if err := s.MakeKeys(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	plan, err := s.Create(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.MakeKeys(t.Context()))
+	plan := must.Get(s.Create(t.Context()))(t)
 	made := plan.Topics[len(plan.Topics)-1]
 	if made.Name != keys || !made.Exists || made.Partitions != 1 || made.Configs["cleanup.policy"] != "compact" ||
 		made.Configs["max.compaction.lag.ms"] != "3600000" || len(made.Differences) > 0 {
 		t.Errorf("%+v", made)
 	}
-	client, err := cfg.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(cfg.Open())(t)
 	defer client.Close()
 	record := &kgo.Record{Topic: cfg.Topic, Value: []byte("{}")}
-	if err := client.ProduceSync(t.Context(), record).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, client.ProduceSync(t.Context(), record).FirstErr())
 	lost := cfg
 	lost.Stream = "other"
 	other := needs(lost)

@@ -96,9 +96,7 @@ func TestRead(t *testing.T) {
 	l = w.log()
 	l.Uncommitted = true
 	got := values{}
-	if all, err = l.Bounds(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	all = must.Get(l.Bounds(t.Context()))(t)
 	if err := l.Read(t.Context(), all, got.add); err != nil ||
 		!got.equal(values{0: append(slices.Clone(want[0]), 300, 400), 1: append(upTo(17, 20), 200)}) {
 		t.Errorf("with what is not committed: %v, %v", got, err)

@@ -13,6 +13,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/kafkagroup"
 )
 
@@ -69,9 +70,7 @@ func TestNameInMetadata(t *testing.T) {
 	for _, plain := range []kgo.GroupBalancer{kgo.CooperativeStickyBalancer(), kgo.StickyBalancer(), kgo.RangeBalancer()} {
 		join := func(b kgo.GroupBalancer) (m kmsg.ConsumerMemberMetadata) {
 			t.Helper()
-			if err := m.ReadFrom(b.JoinGroupMetadata([]string{"checkpoints"}, map[string][]int32{"checkpoints": {3, 4}}, 7)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, m.ReadFrom(b.JoinGroupMetadata([]string{"checkpoints"}, map[string][]int32{"checkpoints": {3, 4}}, 7)))
 			return m
 		}
 		with, without := join(kafkagroup.Named(plain, "pod-2")), join(plain)

@@ -65,10 +65,7 @@ func TestJobsReadOn(t *testing.T) {
 	if n := fetches.Swap(0); n > 0 {
 		t.Errorf("%d fetches although nothing has come", n)
 	}
-	ends, err := kadm.NewClient(clientOf(t, cfg)).ListEndOffsets(t.Context(), kafkasink.JobsTopic(cfg.CheckpointTopic))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ends := must.Get(kadm.NewClient(clientOf(t, cfg)).ListEndOffsets(t.Context(), kafkasink.JobsTopic(cfg.CheckpointTopic)))(t)
 	before := make(map[int32]int64)
 	ends.Each(func(o kadm.ListedOffset) { before[o.Partition] = o.Offset })
 	other, _ := newJob(t, users, backfill.Backfill, "bbbbbb")

@@ -23,10 +23,7 @@ func TestKnown(t *testing.T) {
 			b := batch(cfg, 0)
 			event3, ours := b.Pages[0].Events[3], b.Pages[0].Source
 			mustCommit(t, s, b)
-			known, err := s.PartialIndex(t.Context(), time.Now().Add(-time.Hour), ours)
-			if err != nil {
-				t.Fatal(err)
-			}
+			known := must.Get(s.PartialIndex(t.Context(), time.Now().Add(-time.Hour), ours))(t)
 			if (known != nil) != want.marks {
 				t.Fatalf("known %v, want marks %t", known, want.marks)
 			}
@@ -43,9 +40,7 @@ func TestKnown(t *testing.T) {
 					t.Error("it knows bytes that were never published, by their id")
 				}
 			}
-			if known, err = s.PartialIndex(t.Context(), time.Now().Add(-time.Hour), theirs); err != nil {
-				t.Fatal(err)
-			}
+			known = must.Get(s.PartialIndex(t.Context(), time.Now().Add(-time.Hour), theirs))(t)
 			if got := known.Match(&event3); got == want.sources {
 				t.Errorf("an event of another source is known: %t", got)
 			}

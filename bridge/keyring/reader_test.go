@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/seal"
 )
 
@@ -18,20 +19,12 @@ func TestReaderFallsBehind(t *testing.T) {
 	old.Master = masters(t, 1)
 	ring := New(old)
 	defer ring.Close()
-	keys, err := ring.Of([]string{"anna"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must.Get(ring.Of([]string{"anna"}))(t)
 	value := strings.Trim(string(keys[0].Append(nil, "/email", []byte("1"))), `"`)
-	reader, err := NewReader(t.Context(), old)
-	if err != nil {
-		t.Fatal(err)
-	}
+	reader := must.Get(NewReader(t.Context(), old))(t)
 	defer reader.Close()
 	idsOf(t, cfg, "bert") // wrapped by m2
-	if _, err := Forget(t.Context(), cfg, "anna", true); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(Forget(t.Context(), cfg, "anna", true))(t)
 	reader.read = time.Now().Add(-2 * refreshInterval)
 	for range 2 {
 		if plain, err := reader.Open(t.Context(), "/email", value); err == nil || errors.Is(err, seal.ErrForgotten) {

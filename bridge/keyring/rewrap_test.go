@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/seal"
 )
 
@@ -25,11 +26,7 @@ func masters(t *testing.T, ids ...int) *seal.Master {
 		key := bytes.Repeat([]byte{byte(id)}, 32)
 		fmt.Fprintf(&text, "m%d %s\n", id, base64.StdEncoding.EncodeToString(key))
 	}
-	m, err := seal.ParseMaster(text.String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
+	return must.Get(seal.ParseMaster(text.String()))(t)
 }
 
 // rewrapConfig returns a topic with keys of subjects, wrapped by m2 of m1 and m2.
@@ -46,10 +43,7 @@ func idsOf(t *testing.T, cfg Config, subjects ...string) (ids []seal.KeyID) {
 	t.Helper()
 	r := New(cfg)
 	defer r.Close()
-	keys, err := r.Of(subjects)
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must.Get(r.Of(subjects))(t)
 	for _, k := range keys {
 		ids = append(ids, k.ID)
 	}
@@ -59,10 +53,7 @@ func idsOf(t *testing.T, cfg Config, subjects ...string) (ids []seal.KeyID) {
 // records returns the records in the topic, also those that are not committed if it is uncommitted.
 func records(t *testing.T, cfg Config, uncommitted bool) (all []*kgo.Record) {
 	t.Helper()
-	topic, err := cfg.open(t.Context(), cfg.Kafka.CanKeepKeys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	topic := must.Get(cfg.open(t.Context(), cfg.Kafka.CanKeepKeys))(t)
 	defer topic.client.Close()
 	topic.log.Uncommitted = uncommitted
 	end, err := topic.end(t.Context())
@@ -103,24 +94,15 @@ func wantNoKey(t *testing.T, cfg Config, subject string) {
 
 func rewrapped(t *testing.T, cfg Config, execute bool) Rewrapping {
 	t.Helper()
-	found, err := Rewrap(t.Context(), cfg, execute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
+	return must.Get(Rewrap(t.Context(), cfg, execute))(t)
 }
 
 // beganRewrap returns a rewrap that has read the topic.
 func beganRewrap(t *testing.T, cfg Config) *rewrap {
 	t.Helper()
-	w, err := cfg.openRewrap(t.Context(), true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(cfg.openRewrap(t.Context(), true))(t)
 	t.Cleanup(w.client.Close)
-	if err = w.read(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.read(t.Context(), 0))
 	return w
 }
 
@@ -132,9 +114,7 @@ func TestRewrap(t *testing.T) {
 	name := cfg.Master.Name("bert") // for which another process has made a key too late
 	key, value := cfg.Master.Make(name)
 	produceIn(t, cfg, key, value)
-	if _, err := Forget(t.Context(), cfg, "cleo", true); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(Forget(t.Context(), cfg, "cleo", true))(t)
 	key, value = cfg.Master.Make(cfg.Master.Name("cleo")) // after the mark: never used
 	produceIn(t, cfg, key, value)
 	had := idsOf(t, cfg, "anna", "bert", "cleo")
@@ -167,15 +147,10 @@ func TestRewrap(t *testing.T) {
 
 func produceIn(t *testing.T, cfg Config, key, value []byte) {
 	t.Helper()
-	client, err := cfg.Kafka.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(cfg.Kafka.Open())(t)
 	defer client.Close()
 	r := &kgo.Record{Topic: cfg.Topic, Key: key, Value: value}
-	if err := client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, client.ProduceSync(t.Context(), r).FirstErr())
 }
 
 // TestRewrapDisturbed: whatever others publish between the read of a key and the record that wraps
@@ -231,12 +206,8 @@ func TestRewrapTellsOthers(t *testing.T) {
 	cfg := rewrapConfig(t, "anna", "bert")
 	cfg.Master = masters(t, 1, 2, 3)
 	w := beganRewrap(t, cfg)
-	if _, err := Forget(t.Context(), cfg, "anna", true); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.all(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(Forget(t.Context(), cfg, "anna", true))(t)
+	must.Do(t, w.all(t.Context()))
 	wantNoKey(t, cfg, "anna")
 	if w.Rewrapped != 1 || w.Deleted != 0 {
 		t.Errorf("%+v", w.Rewrapping)

@@ -18,6 +18,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/keyring"
@@ -32,11 +33,7 @@ func master(t *testing.T, keys ...byte) *seal.Master {
 	for i, b := range keys {
 		fmt.Fprintf(&text, "m%d %s\n", i, base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32)))
 	}
-	m, err := seal.ParseMaster(text.String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
+	return must.Get(seal.ParseMaster(text.String()))(t)
 }
 
 // config returns a topic of keys of the test's own.
@@ -68,24 +65,15 @@ func keysOf(t *testing.T, r seal.Keys, subjects ...string) []*seal.Key {
 // forget forgets a subject.
 func forget(t *testing.T, cfg keyring.Config, subject string, execute bool) keyring.Forgetting {
 	t.Helper()
-	f, err := keyring.Forget(t.Context(), cfg, subject, execute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
+	return must.Get(keyring.Forget(t.Context(), cfg, subject, execute))(t)
 }
 
 // produce publishes a record to the topic of keys.
 func produce(t *testing.T, cfg keyring.Config, key, value []byte) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Kafka.Brokers...), kgo.DefaultProduceTopic(cfg.Topic))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(kgo.NewClient(kgo.SeedBrokers(cfg.Kafka.Brokers...), kgo.DefaultProduceTopic(cfg.Topic)))(t)
 	defer client.Close()
-	if err := client.ProduceSync(t.Context(), &kgo.Record{Key: key, Value: value}).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, client.ProduceSync(t.Context(), &kgo.Record{Key: key, Value: value}).FirstErr())
 }
 
 // TestOneKey: processes that make keys of a subject at once agree on one, which a later process
@@ -117,10 +105,7 @@ func TestOneKey(t *testing.T) {
 			}
 		}
 	}
-	reader, err := keyring.NewReader(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	reader := must.Get(keyring.NewReader(t.Context(), cfg))(t)
 	defer reader.Close()
 	for _, key := range append(later, keysOf(t, ring(t, cfg), "new")...) { // which the reader has not read yet
 		value := strings.Trim(string(key.Append(nil, "/email", []byte(`"a@b"`))), `"`)
@@ -161,10 +146,7 @@ func TestForget(t *testing.T) {
 	if f := forget(t, cfg, "anna", true); f.Keys != 0 || f.Deleted != 0 || f.Forgotten == nil {
 		t.Errorf("again: %+v", f)
 	}
-	reader, err := keyring.NewReader(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	reader := must.Get(keyring.NewReader(t.Context(), cfg))(t)
 	defer reader.Close()
 	if plain, err := reader.Open(t.Context(), "/email", value); !errors.Is(err, seal.ErrForgotten) {
 		t.Errorf("%s, %v", plain, err)
@@ -185,10 +167,7 @@ func TestReaderReadsMark(t *testing.T) {
 	t.Parallel()
 	cfg := config(t)
 	key := keysOf(t, ring(t, cfg), "anna")[0]
-	reader, err := keyring.NewReader(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	reader := must.Get(keyring.NewReader(t.Context(), cfg))(t)
 	defer reader.Close()
 	mark, value := cfg.Master.Forget(cfg.Master.Name("anna"), time.Now())
 	produce(t, cfg, mark, value)
@@ -212,14 +191,9 @@ func TestDeletedTopic(t *testing.T) {
 	cfg := config(t)
 	running := ring(t, cfg)
 	keysOf(t, running, "anna")
-	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Kafka.Brokers...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(kgo.NewClient(kgo.SeedBrokers(cfg.Kafka.Brokers...)))(t)
 	defer client.Close()
-	if _, err := kadm.NewClient(client).DeleteTopic(t.Context(), cfg.Topic); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(kadm.NewClient(client).DeleteTopic(t.Context(), cfg.Topic))(t)
 	for _, code := range []string{"topic_missing", "topic_recreated"} {
 		kafkatest.Eventually(t, "end with "+code, func() (bool, error) {
 			_, err := running.Of([]string{"anna"})
@@ -395,10 +369,7 @@ func TestReadOnly(t *testing.T) {
 // endOf returns where the topic of keys ends.
 func endOf(t *testing.T, cfg keyring.Config) int64 {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Kafka.Brokers...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(kgo.NewClient(kgo.SeedBrokers(cfg.Kafka.Brokers...)))(t)
 	defer client.Close()
 	ends, err := kadm.NewClient(client).ListEndOffsets(t.Context(), cfg.Topic)
 	end, ok := ends.Lookup(cfg.Topic, 0)

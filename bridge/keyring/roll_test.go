@@ -40,10 +40,7 @@ func TestDueAfter(t *testing.T) {
 // rollConfig returns a topic of keys of the test's own.
 func rollConfig(t *testing.T, configs map[string]*string) Config {
 	t.Helper()
-	m, err := seal.ParseMaster("m1 AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=")
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(seal.ParseMaster("m1 AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="))(t)
 	cfg := Config{Kafka: kafkaclient.DefaultConfig(), Topic: "roll" + time.Now().Format("150405.000000"), Master: m}
 	cfg.Kafka.Brokers = kafkatest.Brokers(t)
 	kafkatest.CreateTopic(t, cfg.Kafka.Brokers, cfg.Topic, 1, configs)
@@ -82,9 +79,7 @@ func TestRoll(t *testing.T) {
 	for want, due := range []time.Time{time.Now().Add(time.Hour), time.Now().Add(-time.Second)} {
 		topic.rollAt = due
 		for range 2 { // it is published once
-			if _, err := publish(t.Context(), topic.client, cfg.Topic, topic.roll()); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(publish(t.Context(), topic.client, cfg.Topic, topic.roll()))(t)
 		}
 		if end, err := topic.end(t.Context()); err != nil || end != int64(want) {
 			t.Errorf("due %v: %d records, %v; want %d", due, end, err, want)
@@ -107,10 +102,7 @@ func TestRollUnfollowed(t *testing.T) {
 	t.Parallel()
 	cfg := rollConfig(t, map[string]*string{"cleanup.policy": new("compact")})
 	cfg.TransactionalID = cfg.Topic + ".rewrap"
-	topic, err := cfg.open(t.Context(), cfg.Kafka.CanKeepKeys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	topic := must.Get(cfg.open(t.Context(), cfg.Kafka.CanKeepKeys))(t)
 	defer topic.client.Close()
 	topic.log.Uncommitted = true // the marker that ends a transaction may come late
 	name, long := cfg.Master.Name("anna"), time.Now().Add(-2*rollAfter)
@@ -136,9 +128,7 @@ func TestRollUnfollowed(t *testing.T) {
 		"forget": func() error { _, err := Forget(t.Context(), cfg, "anna", true); return err },
 		"rewrap": func() error { _, err := Rewrap(t.Context(), cfg, true); return err },
 	} {
-		if _, err := publish(t.Context(), topic.client, cfg.Topic, gone); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(publish(t.Context(), topic.client, cfg.Topic, gone))(t)
 		want++
 		for range 2 {
 			if err := call(); err != nil || rolls() != want {
@@ -159,18 +149,11 @@ func TestForgottenKeyIsGone(t *testing.T) {
 		"max.compaction.lag.ms": new("1"), "min.cleanable.dirty.ratio": new("0.01"), "file.delete.delay.ms": new("1")})
 	r := New(cfg)
 	defer r.Close()
-	if _, err := r.Of([]string{"anna"}); err != nil {
-		t.Fatal(err)
-	}
-	topic, err := cfg.open(t.Context(), cfg.Kafka.CanKeepKeys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.Of([]string{"anna"}))(t)
+	topic := must.Get(cfg.open(t.Context(), cfg.Kafka.CanKeepKeys))(t)
 	defer topic.client.Close()
 	var wrapped []byte
-	if err = topic.to(t.Context(), 1, func(r *kgo.Record, _ *seal.Record) { wrapped = r.Value }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, topic.to(t.Context(), 1, func(r *kgo.Record, _ *seal.Record) { wrapped = r.Value }))
 	_, secret, _ := bytes.Cut(wrapped, []byte(`"key":"`))
 	// onDisk looks for the key: found is in how many files, of how many.
 	onDisk := func() (found, all int) {
@@ -187,9 +170,7 @@ func TestForgottenKeyIsGone(t *testing.T) {
 	if files > 0 && had != 1 {
 		t.Fatalf("the key is in %d of %d files", had, files)
 	}
-	if _, err = Forget(t.Context(), cfg, "anna", true); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(Forget(t.Context(), cfg, "anna", true))(t)
 	kafkatest.Eventually(t, "delete the key", func() (bool, error) {
 		topic.rollAt = time.Now().Add(-time.Second)
 		if _, err := publish(t.Context(), topic.client, cfg.Topic, topic.roll()); err != nil {

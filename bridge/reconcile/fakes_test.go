@@ -16,6 +16,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/bridgetest/fakelog"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/reconcile"
 )
@@ -164,11 +165,7 @@ func (w *world) run(mode reconcile.Mode) (*reconcile.Report, error) {
 
 func (w *world) must(mode reconcile.Mode) *reconcile.Report {
 	w.t.Helper()
-	r, err := w.run(mode)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return r
+	return must.Get(w.run(mode))(w.t)
 }
 
 // refused runs and wants a refusal.

@@ -14,6 +14,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/fakelog"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/reconcile"
@@ -123,9 +124,7 @@ func TestRoutedTopicMade(t *testing.T) {
 				TopicID string `json:"topic_id"`
 				IDs     []byte
 			}
-			if err := json.Unmarshal(value, &m); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(value, &m))
 			of[m.TopicID] += len(m.IDs) / 16
 		}
 		if len(of) != 2 || of["first"] != 5 || of["orders"] != 5 {

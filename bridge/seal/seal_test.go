@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/seal"
 )
 
@@ -18,11 +19,7 @@ func line(id string, b byte) string {
 
 func master(t testing.TB, text string) *seal.Master {
 	t.Helper()
-	m, err := seal.ParseMaster(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
+	return must.Get(seal.ParseMaster(text))(t)
 }
 
 // made returns the records that a master key makes of a new data key.

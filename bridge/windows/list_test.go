@@ -329,11 +329,7 @@ func (x *session) poll(n int, wait time.Duration) {
 // drain takes pages to the end of the list, and commits them.
 func (x *session) drain() {
 	x.t.Helper()
-	for more := true; more; {
-		var err error
-		if more, err = x.step(); err != nil {
-			x.t.Fatal(err)
-		}
+	for must.Get(x.step())(x.t) {
 	}
 	x.commit()
 }

@@ -417,10 +417,7 @@ func TestLateOfOldEvent(t *testing.T) {
 				x := begin(t, began.Add(-2*time.Hour), l, settings(time.Minute))
 				p := x.at.Position()
 				p.Held = x.index
-				page, err := x.lister.Fetch(t.Context(), p)
-				if err != nil {
-					t.Fatal(err)
-				}
+				page := must.Get(x.lister.Fetch(t.Context(), p))(t)
 				late, counted := page.Events[0].Late, bridge.Late{}
 				if counted.Add(late); late < 20*365*24*time.Hour {
 					t.Errorf("late by %s, counted as %q", late, counted.Text())

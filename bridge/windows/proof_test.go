@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/windows"
 )
 
@@ -149,9 +150,7 @@ func TestProofMeetsLag(t *testing.T) {
 				cfg.PageSize = 1000
 				x := begin(t, began.Add(-time.Hour), l, cfg)
 				for i := range 10 {
-					if _, err := x.step(); err != nil {
-						t.Fatal(err)
-					}
+					must.Get(x.step())(t)
 					bridge.Sleep(t.Context(), 5*time.Second)
 					for j := range 4 { // within a second
 						l.put(fmt.Sprint(i, "-", j), time.Now())

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"exportbridge/bridge/bridgetest/must"
 )
 
 const notices = "THIRD_PARTY_NOTICES.txt"
@@ -36,9 +38,7 @@ func TestNotices(t *testing.T) {
 		want.WriteString("\n" + strings.Repeat("=", 80) + "\n" + modules + "\n" + strings.Repeat("-", 80) + "\n\n" + groups[modules] + "\n")
 	}
 	if *update {
-		if err := os.WriteFile(notices, want.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(notices, want.Bytes(), 0o644))
 	}
 	if got, err := os.ReadFile(notices); err != nil || !bytes.Equal(got, want.Bytes()) {
 		t.Errorf("%s lacks a licence or has one too many (%v): make docs", notices, err)
@@ -73,19 +73,13 @@ var licenceFile = regexp.MustCompile(`(?i)(^|\.)(licen[cs]e|copying|notice|paten
 // repository that the module is a folder of.
 func licenceOf(t *testing.T, module, dir string) string {
 	t.Helper()
-	files, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(os.ReadDir(dir))(t)
 	var all []string
 	for _, f := range files {
 		if !licenceFile.MatchString(f.Name()) || f.IsDir() {
 			continue
 		}
-		text, err := os.ReadFile(filepath.Join(dir, f.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(filepath.Join(dir, f.Name())))(t)
 		all = append(all, strings.TrimSpace(strings.ReplaceAll(string(text), "\r\n", "\n")))
 	}
 	if len(all) == 0 {

@@ -67,10 +67,7 @@ func (p page) cursor() string {
 }
 
 func (a *api) do(pathAndQuery string) (*http.Response, []byte, error) {
-	request, err := http.NewRequestWithContext(a.t.Context(), http.MethodGet, a.base+pathAndQuery, nil)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(a.t.Context(), http.MethodGet, a.base+pathAndQuery, nil))(a.t)
 	response, err := a.client.Do(request)
 	if err != nil {
 		return nil, nil, err

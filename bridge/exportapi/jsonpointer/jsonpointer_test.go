@@ -3,15 +3,15 @@ package jsonpointer
 import (
 	"encoding/json"
 	"testing"
+
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // At follows names and pointers through objects and arrays.
 func TestAt(t *testing.T) {
 	t.Parallel()
 	var item any
-	if err := json.Unmarshal([]byte(`{"a":[{"b":"c"}],"d/e":"f"}`), &item); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(`{"a":[{"b":"c"}],"d/e":"f"}`), &item))
 	for field, want := range map[string]any{
 		"/a/0/b": "c", "/a/1/b": nil, "/a/-1": nil, "/a/x": nil, "/a/0/b/d": nil, "/z": nil, "d/e": "f", "/d~1e": "f",
 		"/a~": nil,

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi/internal/pick"
 	"exportbridge/bridge/exportapi/internal/scan"
 	"exportbridge/bridge/exportapi/redact"
@@ -277,9 +278,6 @@ func opened(t *testing.T, item []byte) []byte {
 	if err != nil {
 		t.Fatalf("%s: %q is not encrypted: %v", item, text, err)
 	}
-	plain, err := sealed.Open("/s", &dataSecret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := must.Get(sealed.Open("/s", &dataSecret))(t)
 	return bytes.Replace(item, []byte(`"`+text+`"`), plain, 1)
 }

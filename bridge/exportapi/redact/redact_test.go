@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi/redact"
 	"exportbridge/bridge/seal"
 )
@@ -30,10 +31,7 @@ func redactor(t testing.TB, c redact.Config) *redact.Redactor {
 	if c.Encrypts() {
 		c.Master = bridge.Secret(first)
 	}
-	rules, err := c.Compile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := must.Get(c.Compile())(t)
 	return redact.NewRedactor(rules)
 }
 
@@ -303,14 +301,8 @@ func TestIdentityKeyIsSecret(t *testing.T) {
 	t.Parallel()
 	r := redactor(t, redact.Config{Stream: "s", Hash: []string{"/a"}})
 	item := []byte(`{"a":"exportbridge identity\u0000s"}`)
-	out, err := r.Apply(nil, item)
-	if err != nil {
-		t.Fatal(err)
-	}
-	hash, err := base64.RawURLEncoding.DecodeString(string(out[len(`{"a":"`) : len(out)-len(`"}`)]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(r.Apply(nil, item))(t)
+	hash := must.Get(base64.RawURLEncoding.DecodeString(string(out[len(`{"a":"`) : len(out)-len(`"}`)])))(t)
 	h := hmac.New(sha256.New, hash)
 	h.Write(item)
 	if s := bridge.NewSums(r.Identify, item, nil, false); [sha256.Size]byte(h.Sum(nil)) == s.Keyed() {

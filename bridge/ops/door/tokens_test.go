@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/ops/door"
 )
 
@@ -18,10 +19,7 @@ func TestTokens(t *testing.T) {
 	}
 	old, oldLine, _ := door.New(want)
 	short := strings.Repeat("x", door.MinToken-1)
-	tokens, err := door.Parse(fmt.Sprintf("# people\r\n\n%s\r\n%s\nbob read %x\n", line, oldLine, sha256.Sum256([]byte(short))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tokens := must.Get(door.Parse(fmt.Sprintf("# people\r\n\n%s\r\n%s\nbob read %x\n", line, oldLine, sha256.Sum256([]byte(short)))))(t)
 	for _, right := range []string{token, old} {
 		if who, ok := tokens.Find(right); !ok || who != want {
 			t.Errorf("found %v, %v", who, ok)

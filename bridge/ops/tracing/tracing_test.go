@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/ops/tracing"
 )
 
@@ -209,10 +210,7 @@ func TestMethod(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
 	tracer := tracing.New(provider, tracing.Scope{Stream: "events", Path: "/search", Method: "POST"})
-	page, err := tracer.Source(&ports{}).Fetch(t.Context(), bridge.Position{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(tracer.Source(&ports{}).Fetch(t.Context(), bridge.Position{}))(t)
 	page.Release()
 	for _, s := range spans.Started() {
 		if s.Name() == "POST /search" {

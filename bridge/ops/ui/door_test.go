@@ -18,6 +18,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/control"
 	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/ops"
@@ -110,10 +111,7 @@ func newDoor(t *testing.T, cfg ops.Config) *fakeBridge {
 // proxied is a bridge behind a proxy that changes requests.
 func proxied(t *testing.T, f *fakeBridge, change func(*http.Request)) *fakeBridge {
 	t.Helper()
-	to, err := url.Parse(f.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	to := must.Get(url.Parse(f.URL))(t)
 	server := httptest.NewServer(&httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(to) // and Host
 		change(r.Out)

@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // Header, slider and table show the same newest commit, even if the history was read earlier.
@@ -271,17 +272,14 @@ func TestRemedies(t *testing.T) {
 // The charts have a gap where figures are unknown.
 func TestGaps(t *testing.T) {
 	p := open(t, newFakeBridge(t, running("events")), 1280)
-	got, err := chromedp.Run(p.ctx, chromedp.Evaluate[[][]*float64](`import('./charts.js').then(({Series}) => {
+	got := must.Get(chromedp.Run(p.ctx, chromedp.Evaluate[[][]*float64](`import('./charts.js').then(({Series}) => {
 		const live = new Series();
 		for (const at of [1000, 1001, 1002, 1060, 1061]) live.add(at, 5, 7);
 		const seeded = new Series();
 		const entry = (at, events) => ({epoch: 1, at: new Date(at * 1000).toISOString(), position: new Date((at - 3) * 1000).toISOString(), events});
 		seeded.seed([entry(1320, 400), entry(1310, 300), entry(1010, 200), entry(1000, 100)], 1600);
 		return [live.lag, live.rate, seeded.lag, seeded.rate];
-	})`, chromedp.EvalAwaitPromise))
-	if err != nil {
-		t.Fatal(err)
-	}
+	})`, chromedp.EvalAwaitPromise)))(t)
 	for i, want := range []string{"5 5 5 - 5 5", "7 7 7 - 7 7", "3 3 - - 3 3 - -", "- 10 0 0 0.3333333333333333 10 0 0"} {
 		var text []string
 		for _, v := range got[i] {

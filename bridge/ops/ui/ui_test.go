@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/ops/ui"
 )
 
@@ -74,10 +75,7 @@ func TestETag(t *testing.T) {
 // other server.
 func TestFiles(t *testing.T) {
 	t.Parallel()
-	entries, err := os.ReadDir("static")
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir("static"))(t)
 	refers := regexp.MustCompile(`(?:from|src=|href=|url\() ?['"]?\.?/?([\w.-]+\.(?:js|css|svg|html|txt))['"]?`)
 	outside := regexp.MustCompile(`(?:src|href)="https?:|@import|url\(`)
 	inline := regexp.MustCompile(`<script>| style="| on\w+="|innerHTML|insertAdjacentHTML|eval\(`)

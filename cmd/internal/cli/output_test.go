@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // TestPrintTable: cells are cut before lines are, and nothing is cut without a width.
@@ -40,10 +42,8 @@ func TestPrintTable(t *testing.T) {
 func TestPrintFields(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
-	if err := PrintFields(&b, [][2]string{{"state", "caught up"}, {"a longer name", "one two three four"}, {"", "x"}},
-		24); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, PrintFields(&b, [][2]string{{"state", "caught up"}, {"a longer name", "one two three four"}, {"", "x"}},
+		24))
 	want := "  state         caught\n                up\n  a longer name one two\n                three\n           " +
 		"     four\n                x\n"
 	if diff := cmp.Diff(want, b.String()); diff != "" {
@@ -149,9 +149,7 @@ func TestReplaceAfterAFailure(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "rules.yml")
 	for _, left := range []string{name, name + ".new"} { // as after a full disk
-		if err := os.WriteFile(left, []byte("half"), 0o640); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(left, []byte("half"), 0o640))
 	}
 	if err := (&App{}).PrintTo(&Output{file: name, force: true}, "whole"); err != nil {
 		t.Error(err)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/control"
 	"exportbridge/cmd/internal/cli"
 )
@@ -52,9 +53,7 @@ func TestShowTwoBridges(t *testing.T) {
 			Version: test.at, Owner: "host-4711"}}
 		var out strings.Builder
 		a := &cli.App{Stdio: cli.Stdio{Stdout: &out}}
-		if err := showCursor(a, at, live, false); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, showCursor(a, at, live, false))
 		if strings.Contains(out.String(), "two bridges") != test.shown {
 			t.Errorf("%s:\n%s", test.name, &out)
 		}

@@ -110,9 +110,7 @@ func startReloading(t *testing.T, events int, streams string, onRequest func(*ht
 
 func (r *reloading) write(text string) {
 	r.t.Helper()
-	if err := os.WriteFile(r.path, []byte(text), 0o600); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, os.WriteFile(r.path, []byte(text), 0o600))
 }
 
 // reload makes the process load the file, and waits for the end of that.
@@ -132,15 +130,9 @@ func (r *reloading) await(what string, done func() bool) {
 // get returns the answer of the HTTP server.
 func (r *reloading) get(path string) string {
 	r.t.Helper()
-	resp, err := http.Get("http://" + r.process.Addr().String() + path)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	resp := must.Get(http.Get("http://" + r.process.Addr().String() + path))(r.t)
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	body := must.Get(io.ReadAll(resp.Body))(r.t)
 	return string(body)
 }
 
@@ -152,10 +144,7 @@ func (r *reloading) metric(series string) int {
 	if found == nil {
 		return -1
 	}
-	n, err := strconv.ParseFloat(found[1], 64)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	n := must.Get(strconv.ParseFloat(found[1], 64))(r.t)
 	return int(n)
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/cmd/internal/cli"
 )
 
@@ -86,9 +87,7 @@ func TestSchemaRegister(t *testing.T) {
 	server := httptest.NewServer(r)
 	t.Cleanup(server.Close)
 	password := filepath.Join(t.TempDir(), "password")
-	if err := os.WriteFile(password, []byte(secretPassword+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(password, []byte(secretPassword+"\n"), 0o600))
 	env := map[string]string{"KAFKA_BROKERS": "127.0.0.1:1", "SCHEMA_REGISTRY_URL": server.URL,
 		"SCHEMA_REGISTRY_USERNAME": "writer", "SCHEMA_REGISTRY_PASSWORD_FILE": password}
 	for _, step := range []struct {

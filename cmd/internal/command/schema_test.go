@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/cmd/internal/cli"
 )
@@ -92,9 +93,7 @@ func TestSchemaRefuses(t *testing.T) {
 	t.Parallel()
 	env, _ := schemaWorld(t, 1)
 	file := filepath.Join(t.TempDir(), "a.json")
-	if err := os.WriteFile(file, []byte(`{"$ref": "#a"}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(`{"$ref": "#a"}`), 0o600))
 	for args, want := range map[string]string{
 		"schema check":                              "or has no schema of topic export.events\nTry: exportbridge schema infer",
 		"schema infer -n 0":                         "-n 0 is below 1",

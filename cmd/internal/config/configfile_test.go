@@ -71,17 +71,14 @@ streams:
 	if err != nil || len(s.Warnings) > 0 {
 		t.Fatal(err, s.Warnings)
 	}
-	want, err := loadFrom(t, UsesAll, "EXPORT_API_KEY=", "BRIDGE_STREAMS=acme,globex,events", "EXPORT_PAGE_SIZE=500",
+	want := must.Get(loadFrom(t, UsesAll, "EXPORT_API_KEY=", "BRIDGE_STREAMS=acme,globex,events", "EXPORT_PAGE_SIZE=500",
 		"KAFKA_BROKERS=a:1,b:2", "EXPORT_START=2026-11-01",
 		"EXPORT_TIMEOUT=1m", "STREAM_ACME_EXPORT_PAGE_SIZE=7", "STREAM_GLOBEX_EXPORT_PAGE_SIZE=10",
 		"STREAM_GLOBEX_KAFKA_TOPIC=special.globex",
 		"STREAM_ACME_EXPORT_RESOURCE=users",
 		"STREAM_GLOBEX_EXPORT_RESOURCE=users", "STREAM_ACME_EXPORT_API_KEY_FILE="+key,
 		"STREAM_EVENTS_EXPORT_API_KEY_FILE="+key, "STREAM_GLOBEX_EXPORT_API_KEY_FILE="+other,
-		"STREAM_ACME_EXPORT_URL=https://acme.example.com", "STREAM_GLOBEX_EXPORT_URL=https://globex.example.com")
-	if err != nil {
-		t.Fatal(err)
-	}
+		"STREAM_ACME_EXPORT_URL=https://acme.example.com", "STREAM_GLOBEX_EXPORT_URL=https://globex.example.com"))(t)
 	if s.Streams[1].Export.PageSize != 10 || s.Streams[0].Export.APIKey != "sesame" {
 		t.Errorf("page size %d, key %q", s.Streams[1].Export.PageSize, s.Streams[0].Export.APIKey)
 	}

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // A command that sends no request to the API takes a stream whatever the settings have that it
@@ -13,9 +15,7 @@ func TestWithoutKey(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "acme.env")
 	profile := "EXPORT_PARAMS='q=at>{start}'\nEXPORT_START_PARAM=none\nEXPORT_END_PARAM=none\n"
-	if err := os.WriteFile(file, []byte(profile), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(profile), 0o600))
 	okta := []string{"EXPORT_PROFILE=okta-system-log", "EXPORT_URL=https://acme.okta.com"}
 	entra := []string{"EXPORT_PROFILE=microsoft-graph-audit", "EXPORT_OAUTH2_CLIENT_ID=a",
 		"EXPORT_OAUTH2_TOKEN_URL=https://login.microsoftonline.com/a/oauth2/v2.0/token"}

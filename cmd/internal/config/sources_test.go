@@ -151,7 +151,7 @@ func TestFindNotPerStream(t *testing.T) {
 
 func TestReadEnvFile(t *testing.T) {
 	t.Parallel()
-	got, err := new(Pipes).readEnvFile(writeFile(t, ".env", `
+	got := must.Get(new(Pipes).readEnvFile(writeFile(t, ".env", `
 # comment
 A=1
 export B = two words # and a comment
@@ -161,10 +161,7 @@ E=
 F=# nothing
 G=a#b
 H=a=b
-`))
-	if err != nil {
-		t.Fatal(err)
-	}
+`)))(t)
 	want := map[string]string{
 		"A": "1", "B": "two words", "C": "quoted # \"x\"\n", "D": `as it is \n`, "E": "", "F": "", "G": "a#b", "H": "a=b",
 	}

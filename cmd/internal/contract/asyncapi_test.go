@@ -11,34 +11,20 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/seal"
 )
 
 // official is the schema of AsyncAPI 3.0.0, by the AsyncAPI Initiative.
 func official(t *testing.T) *jsonschema.Schema {
 	t.Helper()
-	file, err := os.Open("testdata/asyncapi-3.0.0.json.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.Open("testdata/asyncapi-3.0.0.json.gz"))(t)
 	defer file.Close()
-	text, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	document, err := jsonschema.UnmarshalJSON(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(gzip.NewReader(file))(t)
+	document := must.Get(jsonschema.UnmarshalJSON(text))(t)
 	compiler := jsonschema.NewCompiler()
-	if err := compiler.AddResource("http://asyncapi.com/3.0.0", document); err != nil {
-		t.Fatal(err)
-	}
-	schema, err := compiler.Compile("http://asyncapi.com/3.0.0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return schema
+	must.Do(t, compiler.AddResource("http://asyncapi.com/3.0.0", document))
+	return must.Get(compiler.Compile("http://asyncapi.com/3.0.0"))(t)
 }
 
 const orderSchema = `{"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "https://a.example/order",
@@ -72,29 +58,15 @@ func TestDocumentIsValid(t *testing.T) {
 	t.Parallel()
 	schema := official(t)
 	for name, streams := range map[string][]Stream{"one": streamsOfAllKinds()[:1], "all": streamsOfAllKinds()} {
-		d, err := NewDocument(streams, Cluster{Brokers: []string{"a:9092", "b:9093"}, TLS: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := d.JSON()
-		if err != nil {
-			t.Fatal(err)
-		}
-		value, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(NewDocument(streams, Cluster{Brokers: []string{"a:9092", "b:9093"}, TLS: true}))(t)
+		text := must.Get(d.JSON())(t)
+		value := must.Get(jsonschema.UnmarshalJSON(strings.NewReader(text)))(t)
 		if err := schema.Validate(value); err != nil {
 			t.Errorf("%s: %v\n%s", name, err, text)
 		}
-		inYAML, err := d.YAML()
-		if err != nil {
-			t.Fatal(err)
-		}
+		inYAML := must.Get(d.YAML())(t)
 		var parsed any
-		if err := yaml.Unmarshal([]byte(inYAML), &parsed); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, yaml.Unmarshal([]byte(inYAML), &parsed))
 		back, err := json.Marshal(parsed) // numbers as JSON has them
 		if err != nil {
 			t.Fatal(err)
@@ -108,10 +80,7 @@ func TestDocumentIsValid(t *testing.T) {
 		resolve(t, got, got)
 	}
 	for _, broken := range []string{`{"asyncapi": "3.0.0"}`, strings.Replace(documentText(t), `"send"`, `"sends"`, 1)} {
-		value, err := jsonschema.UnmarshalJSON(strings.NewReader(broken))
-		if err != nil {
-			t.Fatal(err)
-		}
+		value := must.Get(jsonschema.UnmarshalJSON(strings.NewReader(broken)))(t)
 		if schema.Validate(value) == nil {
 			t.Errorf("valid, though it is no document: %.60s", broken)
 		}
@@ -145,24 +114,14 @@ func resolve(t *testing.T, document, part any) {
 
 func documentText(t *testing.T) string {
 	t.Helper()
-	d, err := NewDocument(streamsOfAllKinds(), Cluster{Brokers: []string{"a:9092"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := d.JSON()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
+	d := must.Get(NewDocument(streamsOfAllKinds(), Cluster{Brokers: []string{"a:9092"}}))(t)
+	return must.Get(d.JSON())(t)
 }
 
 // What a stream's settings change in its message.
 func TestDocumentOfSettings(t *testing.T) {
 	t.Parallel()
-	d, err := NewDocument(streamsOfAllKinds(), Cluster{Brokers: []string{"a:9092"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(NewDocument(streamsOfAllKinds(), Cluster{Brokers: []string{"a:9092"}}))(t)
 	messages := d.Components.Messages
 	if h := messages["any"].Headers; len(h.Properties) != 12 || len(h.Required) != 7 ||
 		h.Properties["eb-late"].Pattern == "" {
@@ -236,20 +195,14 @@ func TestDocumentOfSettings(t *testing.T) {
 // The schema of an encrypted value is that of what takes the place of a value, and of nothing else.
 func TestSealedSchema(t *testing.T) {
 	t.Parallel()
-	schema, err := Compile(sealedSchema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	schema := must.Get(Compile(sealedSchema))(t)
 	var secret seal.Secret
 	key := seal.NewKey(seal.KeyID{}, &secret, secret.Nonces())
 	for text, want := range map[string]bool{
 		string(key.Append(nil, "/a", []byte("1"))): true, string(seal.Forgotten.Append(nil, "/a", []byte("1"))): true,
 		"null": true, `""`: true, "1": false, `"a@b"`: false, `"eb1:withheld"`: false, `"eb1:AAAAAAAAAAAA:AAAA"`: false,
 	} {
-		value, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		value := must.Get(jsonschema.UnmarshalJSON(strings.NewReader(text)))(t)
 		if err := schema.root.Validate(value); (err == nil) != want {
 			t.Errorf("%s: %v", text, err)
 		}

@@ -12,15 +12,12 @@ import (
 	"pgregory.net/rapid"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 func compiled(t *testing.T, text string) *Schema {
 	t.Helper()
-	s, err := Compile(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return must.Get(Compile(text))(t)
 }
 
 // differences are POINTER TEXT, sorted.
@@ -154,9 +151,7 @@ func TestInfer(t *testing.T) {
 	    "required": ["sku"]}},
 	  "extra": {"type": "object"}}, "required": ["deep", "id", "n", "tags"]}`
 	var a, b any
-	if err := cmp.Or(json.Unmarshal([]byte(want), &a), json.Unmarshal([]byte(got), &b)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmp.Or(json.Unmarshal([]byte(want), &a), json.Unmarshal([]byte(got), &b)))
 	if diff := gocmp.Diff(a, b); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"exportbridge/bridge/attest"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/reconcile"
 )
 
@@ -44,20 +45,12 @@ func TestOfTopics(t *testing.T) {
 	found := make(map[string]*Inferred)
 	for topic, event := range map[string]string{"orders": `{"total": 1}`, "events": `{"at": "x"}`} {
 		var of Inference
-		if err := of.Add([]byte(event)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, of.Add([]byte(event)))
 		found[topic] = of.Schema(topic, "")
 	}
-	text, err := json.Marshal(OfTopics(found))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(OfTopics(found)))(t)
 	for topic, want := range map[string]string{"orders": "[]", "events": "[{/at is missing} {/total is not in the schema}]"} {
-		schema, err := Compile(SchemaOf(string(text), topic, []string{"events", "orders"}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		schema := must.Get(Compile(SchemaOf(string(text), topic, []string{"events", "orders"})))(t)
 		if got := fmt.Sprint(schema.Compare([]byte(`{"total": 2}`))); got != want {
 			t.Errorf("an order in %s differs by %s, want %s", topic, got, want)
 		}
@@ -72,10 +65,7 @@ func TestDocumentOfTopics(t *testing.T) {
 	for whole, rare := range map[string]any{
 		`{"type":"object",` + defs + `}`: reference{"#/components/schemas/s.route-1"}, `{` + defs + `}`: anything,
 	} {
-		d, err := NewDocument([]Stream{{Name: "s", Topic: "events", Routed: []string{"rare", "odd"}, Schema: whole}}, Cluster{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(NewDocument([]Stream{{Name: "s", Topic: "events", Routed: []string{"rare", "odd"}, Schema: whole}}, Cluster{}))(t)
 		messages := d.Components.Messages
 		if got := d.Components.Schemas["s"].(map[string]any); got["required"] == nil ||
 			messages["s"].Payload != (reference{"#/components/schemas/s"}) {
@@ -92,10 +82,7 @@ func TestDocumentOfTopics(t *testing.T) {
 // TestAttestHeaders: a record of an attestation has an origin of its own.
 func TestAttestHeaders(t *testing.T) {
 	t.Parallel()
-	d, err := NewDocument([]Stream{{Name: "s", Topic: "events", AttestTopic: "events.attest", Headers: "none"}}, Cluster{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(NewDocument([]Stream{{Name: "s", Topic: "events", AttestTopic: "events.attest", Headers: "none"}}, Cluster{}))(t)
 	of := d.Components.Messages["s.attest"].Headers
 	if got := of.Properties["eb-origin"].Enum; !slices.Equal(got, []string{"attest"}) {
 		t.Errorf("eb-origin is one of %q", got)
@@ -105,10 +92,7 @@ func TestAttestHeaders(t *testing.T) {
 // TestAttestSchema: the schema describes each member of a record.
 func TestAttestSchema(t *testing.T) {
 	t.Parallel()
-	schema, err := Compile(attestSchema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	schema := must.Get(Compile(attestSchema))(t)
 	now := time.Now().UTC()
 	full := attest.Record{
 		Format: 1, Stream: "events", Seq: 2, From: now, To: now, Topic: "a, b", Dropped: 1, EndedEmpty: true, Unrepaired: "x",
@@ -117,10 +101,7 @@ func TestAttestSchema(t *testing.T) {
 	}
 	least := attest.Record{Format: 1, Stream: "events", Seq: 1}
 	for _, r := range []attest.Record{full, least} {
-		text, err := json.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(r))(t)
 		if got := schema.Compare(text); len(got) > 0 {
 			t.Errorf("%s differs: %v", text, got)
 		}

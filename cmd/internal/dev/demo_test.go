@@ -55,11 +55,8 @@ func TestDemoRequest(t *testing.T) {
 	inside := must.Get(startServers(s, &demoPlan{kafkaAddr: free, redisAddr: free, apiAddr: free,
 		simulator: exportsim.Config{Events: 1, Seed: 1}}))(t)
 	servers.CloseAtEnd(t, closer(inside.close))
-	given, err := config.Load(config.Sources{Environ: []string{"EXPORT_URL=" + inside.api.URL, "EXPORT_API_KEY=any"}},
-		config.UsesAll)
-	if err != nil {
-		t.Fatal(err)
-	}
+	given := must.Get(config.Load(config.Sources{Environ: []string{"EXPORT_URL=" + inside.api.URL, "EXPORT_API_KEY=any"}},
+		config.UsesAll))(t)
 	if got, want := s.Streams[0].Engine.Origin.Request, given.Streams[0].Engine.Origin.Request; got != want ||
 		!got.Known() {
 		t.Errorf("the demo requests %s, others %s", got, want)

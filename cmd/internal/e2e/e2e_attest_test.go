@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -145,19 +146,12 @@ func TestE2EAttest(t *testing.T) {
 func (s *stage) forge(topic string, records []*kgo.Record, change func(*kgo.Record) *kgo.Record) {
 	s.t.Helper()
 	s.deleteTopic(topic)
-	if _, err := s.admin().CreateTopic(s.t.Context(), 1, 1, nil, topic); err != nil {
-		s.t.Fatal(err)
-	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(s.servers.brokers, ",")...))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(s.admin().CreateTopic(s.t.Context(), 1, 1, nil, topic))(s.t)
+	client := must.Get(kgo.NewClient(kgo.SeedBrokers(strings.Split(s.servers.brokers, ",")...)))(s.t)
 	defer client.Close()
 	for _, r := range records {
 		copied := &kgo.Record{Topic: topic, Key: r.Key, Value: r.Value, Headers: r.Headers}
-		if err := client.ProduceSync(s.t.Context(), change(copied)).FirstErr(); err != nil {
-			s.t.Fatal(err)
-		}
+		must.Do(s.t, client.ProduceSync(s.t.Context(), change(copied)).FirstErr())
 	}
 }
 

@@ -38,18 +38,13 @@ type service struct {
 func composeServices(t *testing.T) map[string]service {
 	t.Helper()
 	settings := readSettings(t, simulatorFile)
-	text, err := os.ReadFile("../../../docker-compose.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../../docker-compose.yml"))(t)
 	resolved := os.Expand(string(text), func(variable string) string { // NAME:-default or NAME?error
 		name, other, _ := strings.Cut(strings.Replace(variable, ":-", "?", 1), "?")
 		return cmp.Or(settings[name], other)
 	})
 	var file struct{ Services map[string]service }
-	if err := yaml.Unmarshal([]byte(resolved), &file); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal([]byte(resolved), &file))
 	return file.Services
 }
 

@@ -62,16 +62,11 @@ func TestE2EPauses(t *testing.T) {
 func (s *stage) claimedAndGone() {
 	s.t.Helper()
 	store, key := s.redis(), s.settings["CURSOR_PREFIX"]+":{events}:"
-	cmd, err := json.Marshal(bridge.Command{ID: "gone", Kind: bridge.KindReset, BaseEpoch: s.checkpoint().Epoch,
-		Who: "ann"})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	cmd := must.Get(json.Marshal(bridge.Command{ID: "gone", Kind: bridge.KindReset, BaseEpoch: s.checkpoint().Epoch,
+		Who: "ann"}))(s.t)
 	ago := time.Now().Add(-time.Minute).UnixMilli()
-	if err := store.HSet(s.t.Context(), key+"request", "id", "gone", "data", cmd, "at", ago, "deadline", ago+5000,
-		"claimed", "pod-1", "session", "killed").Err(); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, store.HSet(s.t.Context(), key+"request", "id", "gone", "data", cmd, "at", ago, "deadline", ago+5000,
+		"claimed", "pod-1", "session", "killed").Err())
 	p, _ := s.command(0, "pause")
 	s.wantSaid(p, "acknowledged by this command")
 	if said, err := store.HGet(s.t.Context(), key+"answer:gone", "data").Result(); err != nil ||

@@ -20,6 +20,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/bridge/kafkarecord"
@@ -42,9 +43,7 @@ func decodeExactly(t *testing.T, item []byte) (value any) {
 	t.Helper()
 	d := json.NewDecoder(bytes.NewReader(item))
 	d.UseNumber()
-	if err := d.Decode(&value); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.Decode(&value))
 	return value
 }
 
@@ -66,10 +65,7 @@ func (p *privacy) redacted(t *testing.T, item []byte) string {
 			changeMember(all, strings.Split(pointer, "/")[1:], do)
 		}
 	}
-	text, err := json.Marshal(all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(all))(t)
 	return string(text)
 }
 
@@ -124,9 +120,7 @@ func (s *stage) keyFile(prefix string, keys [][]byte) string {
 		fmt.Fprintf(&lines, "%s%d %s\n", prefix, i+1, base64.StdEncoding.EncodeToString(key))
 	}
 	file := filepath.Join(s.dir, "keys-"+prefix)
-	if err := os.WriteFile(file, []byte(lines.String()), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, os.WriteFile(file, []byte(lines.String()), 0o600))
 	return file
 }
 
@@ -227,10 +221,7 @@ func (s *stage) wantNowhere(ids map[string]bool) (searched int) {
 			}
 		}
 	}
-	topics, err := s.admin().ListTopics(s.t.Context())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	topics := must.Get(s.admin().ListTopics(s.t.Context()))(s.t)
 	for _, topic := range topics.Names() {
 		if strings.Contains(topic, s.topic) {
 			s.eachRecord(topic, func(r *kgo.Record) {
@@ -317,10 +308,8 @@ func TestE2EPrivate(t *testing.T) {
 		t.Errorf("%+v, want all held", got)
 	}
 
-	if err := os.WriteFile(s.settings["EVENT_HASH_KEY_FILE"], fmt.Appendf(nil, "k2 %s\n",
-		base64.StdEncoding.EncodeToString(privateKeys[1])), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(s.settings["EVENT_HASH_KEY_FILE"], fmt.Appendf(nil, "k2 %s\n",
+		base64.StdEncoding.EncodeToString(privateKeys[1])), 0o600))
 	s.run("--once").wantExit(5, time.Minute)
 	s.hide(privacy{})
 	s.run("--once").wantExit(5, time.Minute)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/bridge/kafkarecord"
@@ -85,9 +86,7 @@ func TestE2ERoutesBackfill(t *testing.T) {
 	id = s.jobID(job)
 	job.kill()
 	s.deleteTopic(s.topic + ".orders")
-	if _, err := s.admin().CreateTopic(t.Context(), 3, 1, nil, s.topic+".orders"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.admin().CreateTopic(t.Context(), 3, 1, nil, s.topic+".orders"))(t)
 	p, _ = s.command(5, "backfill", "--resume", id, "--rate-limit", "1000/s", "--execute")
 	s.wantSaid(p, "topic "+s.topic+".orders was deleted and recreated", "backfill cancel "+id)
 	if held := s.records(s.topic + ".orders"); held > 0 {

@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/bridge/kafkaclient"
@@ -46,11 +47,7 @@ func sealStage(t *testing.T, n, orphan int) *sealed {
 		if i == orphan {
 			members["userId"] = nil
 		}
-		changed, err := json.Marshal(members)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return changed
+		return must.Get(json.Marshal(members))(t)
 	}
 	s.serveAltered(s.alter)
 	dir := t.TempDir()
@@ -73,21 +70,11 @@ func secretOf(i int) string { return fmt.Sprintf("person%04d@secret.example", i)
 // reader decrypts as a consumer does.
 func (s *sealed) reader() *keyring.Reader {
 	s.t.Helper()
-	text, err := os.ReadFile(s.masters)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	master, err := seal.ParseMaster(string(text))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(s.masters))(s.t)
+	master := must.Get(seal.ParseMaster(string(text)))(s.t)
 	cfg := keyring.Config{Kafka: kafkaclient.DefaultConfig(), Topic: s.topic + ".keys", Master: master}
 	cfg.Kafka.Brokers = strings.Split(s.servers.brokers, ",")
-	r, err := keyring.NewReader(s.t.Context(), cfg)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return r
+	return must.Get(keyring.NewReader(s.t.Context(), cfg))(s.t)
 }
 
 // open counts the events of topics by subject: those that a consumer can read, and others.
@@ -174,10 +161,7 @@ func TestE2ESeal(t *testing.T) {
 	s.command(0, "forget", "u4", "--execute")
 	s.wantForgotten(s.topic, half-1, 4)
 
-	text, err := os.ReadFile(s.masters)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(s.masters))(t)
 	key := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{9}, 32))
 	write(t, s.masters, string(text)+"m2 "+key+"\n")
 	s.truth.SetStock(n)

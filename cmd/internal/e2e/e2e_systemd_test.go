@@ -39,10 +39,8 @@ func TestUnit(t *testing.T) {
 	binary := must.Get(build())(t)
 	text := must.Get(os.ReadFile(unitFile))(t)
 	path := filepath.Join(t.TempDir(), "exportbridge.service")
-	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(text), "/usr/local/bin/exportbridge", binary)),
-		0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(strings.ReplaceAll(string(text), "/usr/local/bin/exportbridge", binary)),
+		0o600))
 	if said, err := exec.Command(systemd, "verify", "--man=no", path).CombinedOutput(); err != nil || len(said) > 0 {
 		t.Errorf("verify: %v\n%s", err, said)
 	}

@@ -208,10 +208,8 @@ func TestE2EJobTopicMadeAgain(t *testing.T) {
 	p.kill()
 	s.deleteTopic(again)
 	forEver := "-1"
-	if _, err := s.admin().CreateTopic(t.Context(), 3, -1, map[string]*string{"retention.ms": &forEver},
-		again); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.admin().CreateTopic(t.Context(), 3, -1, map[string]*string{"retention.ms": &forEver},
+		again))(t)
 	resumed := s.start("replay", "--resume", id, "--execute")
 	resumed.wantExit(5, 2*stepTimeout)
 	if said := string(resumed.stderr()); !strings.Contains(said, "recreated since the job began") ||

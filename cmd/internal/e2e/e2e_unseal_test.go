@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/seal"
 )
 
@@ -25,15 +26,9 @@ const sealedPlain = `{"mail":"\u00e9 a@b"}`
 func newSealedExample(t *testing.T) sealedExample {
 	t.Helper()
 	master := bytes.Repeat([]byte{5}, 32)
-	m, err := seal.ParseMaster("m1 " + base64.StdEncoding.EncodeToString(master))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(seal.ParseMaster("m1 " + base64.StdEncoding.EncodeToString(master)))(t)
 	key, record := m.Make(m.Name("anna"))
-	r, err := m.Read(key, record)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(m.Read(key, record))(t)
 	value := seal.NewKey(r.ID, r.Secret, r.Secret.Nonces()).Append(nil, "/context", []byte(sealedPlain))
 	if _, forgotten := m.Forget(m.Name("anna"), time.Now()); bytes.Contains(forgotten, []byte(`"key"`)) {
 		t.Errorf("a mark looks like a key: %s", forgotten)

@@ -212,9 +212,7 @@ func open(t *testing.T, profile, key string, anyOrder bool, environ ...string) *
 	r := &reader{t: t, profile: profile, stream: &s.Streams[0]}
 	export := r.stream.Export
 	export.AnyOrder = export.AnyOrder || anyOrder
-	if r.client, err = exportapi.New(export); err != nil {
-		t.Fatal(err)
-	}
+	r.client = must.Get(exportapi.New(export))(t)
 	t.Cleanup(r.client.Close)
 	return r
 }

@@ -29,6 +29,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"helm.sh/helm/v3/pkg/chart"
 	chartloader "helm.sh/helm/v3/pkg/chart/loader"
+
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // scratch is a folder that all tests share.
@@ -50,11 +52,7 @@ func published(t *testing.T) *release {
 	if runtime.GOOS != "linux" {
 		t.Skip("packages and images are those of Linux")
 	}
-	r, err := building()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return must.Get(building())(t)
 }
 
 var building = sync.OnceValues(func() (*release, error) {
@@ -89,9 +87,7 @@ func TestReproducible(t *testing.T) {
 		t.Skip("make release-check compares two releases")
 	}
 	first, again := published(t), sample(t.TempDir())
-	if err := again.all(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, again.all(t.Context()))
 	if diff := gocmp.Diff(content(t, first.out, "SHA256SUMS"), content(t, again.out, "SHA256SUMS")); diff != "" {
 		t.Errorf("the second release differs (-first +second):\n%s", diff)
 	}
@@ -249,13 +245,8 @@ func TestImages(t *testing.T) {
 		t.Skip("only root can run a program in another root")
 	}
 	demo := inside(t.Context(), dev, devConfig, "demo", "--kafka-addr", "127.0.0.1:0", "--redis-addr", "127.0.0.1:0")
-	out, err := demo.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := demo.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(demo.StdoutPipe())(t)
+	must.Do(t, demo.Start())
 	kafka, lines := "", bufio.NewScanner(out)
 	for kafka == "" && lines.Scan() {
 		if fields := strings.Fields(lines.Text()); len(fields) > 1 && fields[0] == "Kafka" {
@@ -277,27 +268,16 @@ func TestImages(t *testing.T) {
 // image unpacks an image of the release.
 func image(t *testing.T, r *release, program string) (root string, config v1.Config) {
 	t.Helper()
-	tag, err := name.NewTag(r.image + strings.TrimPrefix(program, "exportbridge") + ":" + r.version)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := tarball.ImageFromPath(filepath.Join(r.out, program+"-"+r.version+"-linux-"+runtime.GOARCH+"-image.tar"),
-		&tag)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := got.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	tag := must.Get(name.NewTag(r.image + strings.TrimPrefix(program, "exportbridge") + ":" + r.version))(t)
+	got := must.Get(tarball.ImageFromPath(filepath.Join(r.out, program+"-"+r.version+"-linux-"+runtime.GOARCH+"-image.tar"),
+		&tag))(t)
+	file := must.Get(got.ConfigFile())(t)
 	root = filepath.Join(scratch, program) // of $TMPDIR, which others than root may enter
 	flat := mutate.Extract(got)
 	defer flat.Close()
 	unpack(t, root, flat)
 	for _, dir := range []string{scratch, root} {
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(dir, 0o755))
 	}
 	return root, file.Config
 }
@@ -314,10 +294,7 @@ func inside(ctx context.Context, root string, config v1.Config, args ...string) 
 func TestChartPublished(t *testing.T) {
 	t.Parallel()
 	r := published(t)
-	chart, err := chartloader.Load(filepath.Join(r.out, "exportbridge-"+semantic(r.version)+".tgz"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	chart := must.Get(chartloader.Load(filepath.Join(r.out, "exportbridge-"+semantic(r.version)+".tgz")))(t)
 	image := chart.Values["image"].(map[string]any)["repository"]
 	if chart.Metadata.Version != semantic(r.version) || chart.Metadata.AppVersion != r.version || image != r.image ||
 		chart.Validate() != nil {
@@ -334,13 +311,10 @@ func TestComposeFile(t *testing.T) {
 	unpack(t, root, gunzip(t, r.path("-compose.tar.gz")))
 	root = filepath.Join(root, "exportbridge-"+r.version)
 	put(t, filepath.Join(root, ".env"), content(t, root, "simulator.env"), 0o600)
-	project, err := loader.LoadWithContext(t.Context(), types.ConfigDetails{
+	project := must.Get(loader.LoadWithContext(t.Context(), types.ConfigDetails{
 		WorkingDir: root, ConfigFiles: []types.ConfigFile{{Filename: filepath.Join(root, "docker-compose.yml")}},
 		Environment: types.Mapping{"EXPORT_API_KEY": "any"},
-	}, func(o *loader.Options) { o.SetProjectName("test", true); o.Profiles = []string{"*"} })
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, func(o *loader.Options) { o.SetProjectName("test", true); o.Profiles = []string{"*"} }))(t)
 	for name, service := range project.Services {
 		if service.Build != nil {
 			t.Errorf("%s is built", name)
@@ -366,9 +340,7 @@ func TestBill(t *testing.T) {
 	t.Parallel()
 	r := published(t)
 	bill := new(cyclonedx.BOM)
-	if err := json.Unmarshal([]byte(content(t, r.path(".cdx.json"))), bill); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(content(t, r.path(".cdx.json"))), bill))
 	info := output(t, exec.Command("go", "version", "-m", r.path("-linux-"+runtime.GOARCH)))
 	if want := strings.Count(info, "\tdep\t") + 1; len(*bill.Components) < want {
 		t.Errorf("%d components, the program has %d", len(*bill.Components), want)
@@ -436,25 +408,17 @@ func content(t *testing.T, path ...string) string {
 
 func put(t *testing.T, path, text string, mode os.FileMode) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), mode); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(text), mode))
 }
 
 func mkdir(t *testing.T, path string) {
 	t.Helper()
-	if err := os.MkdirAll(path, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(path, 0o755))
 }
 
 func gunzip(t *testing.T, path string) io.Reader {
 	t.Helper()
-	r, err := gzip.NewReader(strings.NewReader(content(t, path)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return must.Get(gzip.NewReader(strings.NewReader(content(t, path))))(t)
 }
 
 // unpack writes what a tar archive has below root, with its owners where root runs this.
@@ -475,19 +439,12 @@ func unpack(t *testing.T, root string, from io.Reader) {
 		if h.Typeflag == tar.TypeDir {
 			mkdir(t, to)
 		} else {
-			text, err := io.ReadAll(archive)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(io.ReadAll(archive))(t)
 			put(t, to, string(text), 0o600)
 		}
-		if err := os.Chmod(to, h.FileInfo().Mode()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(to, h.FileInfo().Mode()))
 		if os.Getuid() == 0 {
-			if err := os.Chown(to, h.Uid, h.Gid); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Chown(to, h.Uid, h.Gid))
 		}
 	}
 }

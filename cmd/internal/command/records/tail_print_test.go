@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // TestRecordsOnATerminal: no form of a record misleads the reader of a terminal, and
@@ -29,10 +30,7 @@ func TestRecordsOnATerminal(t *testing.T) {
 	} {
 		var texts [2][]byte
 		for i, terminal := range []bool{false, true} {
-			show, err := newRecordPrinter(o, 0, terminal)
-			if err != nil {
-				t.Fatal(err)
-			}
+			show := must.Get(newRecordPrinter(o, 0, terminal))(t)
 			texts[i] = show(nil, r)
 		}
 		if shown := bytes.TrimSuffix(texts[1], []byte("\n")); bytes.ContainsFunc(shown, bridge.Misleads) || len(shown) == 0 {
@@ -43,9 +41,7 @@ func TestRecordsOnATerminal(t *testing.T) {
 		}
 		var docs [2]any
 		for i := range docs {
-			if err := json.Unmarshal(texts[i], &docs[i]); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(texts[i], &docs[i]))
 		}
 		if diff := cmp.Diff(docs[0], docs[1]); diff != "" {
 			t.Error(diff)

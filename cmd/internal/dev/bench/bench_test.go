@@ -23,6 +23,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/cmd/internal/cli"
@@ -153,15 +154,11 @@ func TestBenchInterrupted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	lines := bufio.NewScanner(stderr)
 	for lines.Scan() && !strings.HasPrefix(lines.Text(), "warm-up") {
 	}
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Process.Signal(os.Interrupt))
 	// Wait returns when no process has stderr open any more.
 	var said strings.Builder
 	for lines.Scan() {
@@ -178,9 +175,7 @@ func TestBenchInterrupted(t *testing.T) {
 func TestProcessThatEndsTooSoon(t *testing.T) {
 	t.Parallel()
 	profiles := t.TempDir() // where one is already, and is no file
-	if err := os.Mkdir(filepath.Join(profiles, "bridge_growing-export.cpu"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(profiles, "bridge_growing-export.cpu"), 0o700))
 	cmd, temp := benchCommand(t, "--rounds", "1", "--pages", "1", "--profile", profiles, "tail_freshness_p99")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -314,10 +309,7 @@ func (f fetchFunc) Decode(*bridge.Page) error { return errors.ErrUnsupported }
 func newTimedAPI(t *testing.T, events int) *timedAPI {
 	t.Helper()
 	api := new(timedAPI)
-	var err error
-	if api.Handler, err = exportsim.New(exportsim.Config{Events: events, OnRequest: api.note}); err != nil {
-		t.Fatal(err)
-	}
+	api.Handler = must.Get(exportsim.New(exportsim.Config{Events: events, OnRequest: api.note}))(t)
 	t.Cleanup(api.Close)
 	return api
 }
@@ -325,29 +317,19 @@ func newTimedAPI(t *testing.T, events int) *timedAPI {
 func TestAPIClock(t *testing.T) {
 	t.Parallel()
 	w := newTimedAPI(t, 10)
-	server, err := embedded.StartSimulator(w, anyPort)
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(embedded.StartSimulator(w, anyPort))(t)
 	servers.CloseAtEnd(t, server)
 	api := apiServer(server.URL)
 	restart := func(events int) apiClock {
 		t.Helper()
-		clock, err := api.restart(t.Context(), events)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return clock
+		return must.Get(api.restart(t.Context(), events))(t)
 	}
 	if c := restart(20); c.Requests != 0 || !c.First.IsZero() || w.Stock() != 20 || !c.Grew.Equal(w.VisibleAt(0)) {
 		t.Errorf("at the start %+v, %d events", c, w.Stock())
 	}
 	before := time.Now()
 	for range 2 {
-		resp, err := http.Get(server.URL + "/events")
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := must.Get(http.Get(server.URL + "/events"))(t)
 		resp.Body.Close()
 	}
 	if c, err := api.ask(t.Context(), http.MethodGet, ""); c.Requests != 2 || err != nil {
@@ -439,14 +421,10 @@ func TestBackend(t *testing.T) {
 	servers := startBenchServers(t, 0)
 	backend, kafka := servers.backend, servers.kafkaAddr[pathDirect]
 	for _, name := range []string{"bench-a", "bench-ab"} {
-		if err := backend.create(ctx, name); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, backend.create(ctx, name))
 	}
-	if err := backend.kafka.ProduceSync(ctx, &kgo.Record{Topic: "bench-a", Partition: 1},
-		&kgo.Record{Topic: "bench-a"}).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, backend.kafka.ProduceSync(ctx, &kgo.Record{Topic: "bench-a", Partition: 1},
+		&kgo.Record{Topic: "bench-a"}).FirstErr())
 	if n, err := backend.offsets(ctx, "bench-a"); n != 2 || err != nil {
 		t.Errorf("%d offsets, %v, want 2", n, err)
 	}
@@ -454,9 +432,7 @@ func TestBackend(t *testing.T) {
 		t.Errorf("brokers at %q, %v, want one at %s", addrs, err, kafka)
 	}
 	for range 2 { // the second time there is nothing left to remove
-		if err := backend.remove(ctx, "bench-a"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, backend.remove(ctx, "bench-a"))
 	}
 	other, err := kgo.NewClient(kgo.SeedBrokers(kafka)) // that remembers no topics
 	if err != nil {

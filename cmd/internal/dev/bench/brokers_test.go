@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // The transactions that are counted are those that Kafka has.
@@ -30,20 +32,12 @@ func (b *benchServers) markers(t *testing.T, topic string) (n int64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	end, err := b.backend.offsets(ctx, topic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	reader, err := b.backend.reader(topic, kgo.KeepControlRecords())
-	if err != nil {
-		t.Fatal(err)
-	}
+	end := must.Get(b.backend.offsets(ctx, topic))(t)
+	reader := must.Get(b.backend.reader(topic, kgo.KeepControlRecords()))(t)
 	defer reader.Close()
 	for next := int64(0); next < end; {
 		fetches := reader.PollFetches(ctx)
-		if err := fetches.Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, fetches.Err())
 		fetches.EachRecord(func(r *kgo.Record) {
 			if next = r.Offset + 1; r.Attrs.IsControl() {
 				n++
@@ -61,10 +55,7 @@ func TestFindBrokers(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
 	at := server.Listener.Addr().(*net.TCPAddr)
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(os.Executable())(t)
 	pid, program := listener(uint16(at.Port))
 	if pid != os.Getpid() || program != filepath.Base(self) {
 		t.Errorf("process %d, %s, listens at %s, want this one", pid, program, at)

@@ -9,6 +9,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/cmd/internal/dev/embedded"
 )
@@ -19,10 +20,7 @@ func TestBenchFleet(t *testing.T) {
 		t.Skip("reads /proc")
 	}
 	const streams = 3
-	redis, err := embedded.StartRedis(anyPort)
-	if err != nil {
-		t.Fatal(err)
-	}
+	redis := must.Get(embedded.StartRedis(anyPort))(t)
 	servers.CloseAtEnd(t, redis)
 	profiles := t.TempDir()
 	cmd, temp := benchCommand(t, "fleet", "--json", "--streams", "3", "--pages", "2", "--rest", "1s",

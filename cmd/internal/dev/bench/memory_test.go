@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/engine"
 	"exportbridge/bridge/ops"
@@ -31,25 +32,13 @@ type benchServers struct {
 // startBenchServers serves an export of so many events.
 func startBenchServers(t *testing.T, events int) *benchServers {
 	t.Helper()
-	k, err := embedded.StartKafka(anyPort, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(embedded.StartKafka(anyPort, t.TempDir()))(t)
 	servers.CloseAtEnd(t, k)
-	r, err := embedded.StartRedis(anyPort)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(embedded.StartRedis(anyPort))(t)
 	servers.CloseAtEnd(t, r)
-	server, err := embedded.StartSimulator(newTimedAPI(t, events), anyPort)
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(embedded.StartSimulator(newTimedAPI(t, events), anyPort))(t)
 	servers.CloseAtEnd(t, server)
-	backend, err := newBackend(k.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	backend := must.Get(newBackend(k.Addr))(t)
 	t.Cleanup(backend.kafka.Close)
 	client := redis.NewClient(&redis.Options{Addr: r.Addr})
 	t.Cleanup(func() {
@@ -69,9 +58,7 @@ func (b *benchServers) runPart(t *testing.T, c cell, name string) partEnd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if err := b.backend.create(ctx, name); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.backend.create(ctx, name))
 	var stdout, stderr bytes.Buffer
 	p := b.part(c)
 	if code := program.Run(ctx, p.args(), b.settings(c, name, b.apis[c.api]),
@@ -91,17 +78,14 @@ func (b *benchServers) records(t *testing.T, topic string, n int) map[int32][]st
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	all := make(map[int32][]string)
-	err := b.read(ctx, topic, func(records []*kgo.Record, _ time.Time) bool {
+	must.Do(t, b.read(ctx, topic, func(records []*kgo.Record, _ time.Time) bool {
 		for _, r := range records {
 			all[r.Partition] = append(all[r.Partition], fmt.Sprintf("%s %s %s %d %s", r.Key, r.Value, r.Headers,
 				r.Timestamp.UnixMilli(), fmt.Sprint(r.Attrs.CompressionType())))
 			n--
 		}
 		return n > 0
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return all
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/cmd/internal/cli"
 )
 
@@ -39,9 +40,7 @@ func exampleReport(t *testing.T) *report {
 func TestBenchReportPrints(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	if err := exampleReport(t).print(&out); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, exampleReport(t).print(&out))
 	want := `exportbridge v1.2.3, go1.26, linux/amd64, 2 cores, 2026-11-01T12:00:00Z
 Kafka k:9092 (3 brokers), Redis r:6379
 3 rounds, 99 pages of 1000 events, others took 0.13 cores
@@ -64,16 +63,12 @@ func TestBenchReportJSON(t *testing.T) {
 	t.Parallel()
 	report := exampleReport(t)
 	var out bytes.Buffer
-	if err := cli.PrintJSON(&out, report); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cli.PrintJSON(&out, report))
 	var got struct {
 		Rows   []map[string]any `json:"rows"`
 		Rounds []map[string]any `json:"measurements"`
 	}
-	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(out.Bytes(), &got))
 	if diff := cmp.Diff(map[string]any{
 		"name": "serial_fraction_20", "about": "time of a loop that only fetches / of the bridge, API latency 20 ms",
 		"unit": "ratio", "value": 0.8, "low": 0.8, "high": 0.8, "direction": "at least", "goal": 0.99, "verdict": "short",

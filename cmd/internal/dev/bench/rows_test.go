@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/cmd/internal/cli"
 )
 
@@ -336,10 +337,7 @@ func TestQuantile(t *testing.T) {
 // docs/performance.md explains every row, with its goal.
 func TestDocumentExplainsRows(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join("..", "..", "..", "exportbridge", "docs", "performance.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(filepath.Join("..", "..", "..", "exportbridge", "docs", "performance.md")))(t)
 	for _, r := range testPlanner().rows() {
 		shown := r.unmeasured()
 		goal := strings.Trim(shown.goalText(), "<>= %xsmMB")

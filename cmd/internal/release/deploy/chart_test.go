@@ -27,6 +27,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/command"
 	"exportbridge/cmd/internal/config"
@@ -61,14 +62,8 @@ rules: {enabled: true, labels: {release: prometheus}}
 // render renders the chart as helm install does.
 func render(t *testing.T, values, name string) (map[string]string, error) {
 	t.Helper()
-	chart, err := loader.Load(folder + "/helm")
-	if err != nil {
-		t.Fatal(err)
-	}
-	given, err := chartutil.ReadValues([]byte(values))
-	if err != nil {
-		t.Fatal(err)
-	}
+	chart := must.Get(loader.Load(folder + "/helm"))(t)
+	given := must.Get(chartutil.ReadValues([]byte(values)))(t)
 	all, err := chartutil.ToRenderValues(chart, given, chartutil.ReleaseOptions{Name: name, Namespace: "default",
 		IsInstall: true}, nil)
 	if err != nil {
@@ -81,10 +76,7 @@ func render(t *testing.T, values, name string) (map[string]string, error) {
 // that a type does not have, in this very case, is an error.
 func objects(t *testing.T, values, name string) map[string]metav1.Object {
 	t.Helper()
-	files, err := render(t, values, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(render(t, values, name))(t)
 	made := make(map[string]metav1.Object)
 	for file, text := range files {
 		if filepath.Ext(file) != ".yaml" || strings.TrimSpace(text) == "" {
@@ -138,10 +130,7 @@ type prometheusRule struct {
 func TestChartLint(t *testing.T) {
 	t.Parallel()
 	for _, values := range []string{"{}", all} {
-		given, err := chartutil.ReadValues([]byte(values))
-		if err != nil {
-			t.Fatal(err)
-		}
+		given := must.Get(chartutil.ReadValues([]byte(values)))(t)
 		for _, m := range lint.All(folder+"/helm", given, "default", true).Messages {
 			if m.Severity >= support.WarningSev {
 				t.Errorf("%v", m)
@@ -155,10 +144,7 @@ func TestChartGolden(t *testing.T) {
 	t.Parallel()
 	for name, values := range map[string]string{"default": "{}", "all": all} {
 		objects(t, values, "exportbridge")
-		files, err := render(t, values, "exportbridge")
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := must.Get(render(t, values, "exportbridge"))(t)
 		var got strings.Builder
 		for _, file := range slices.Sorted(maps.Keys(files)) {
 			text := files[file]
@@ -169,9 +155,7 @@ func TestChartGolden(t *testing.T) {
 		}
 		golden := filepath.Join("testdata", "chart-"+name+".yaml")
 		if *update {
-			if err := os.WriteFile(golden, []byte(got.String()), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(golden, []byte(got.String()), 0o600))
 		}
 		if diff := cmp.Diff(content(t, golden), got.String()); diff != "" {
 			t.Errorf("%s (-golden +got); go test -run TestChartGolden -update:\n%s", name, diff)
@@ -285,14 +269,8 @@ func TestChartSecretSetting(t *testing.T) {
 func TestChartConfig(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{"streams.yaml": "streams:\n  events:\n", "tenants.txt": "acme\n"}
-	values, err := yaml.Marshal(map[string]any{"config": files})
-	if err != nil {
-		t.Fatal(err)
-	}
-	rendered, err := render(t, string(values), "exportbridge")
-	if err != nil {
-		t.Fatal(err)
-	}
+	values := must.Get(yaml.Marshal(map[string]any{"config": files}))(t)
+	rendered := must.Get(render(t, string(values), "exportbridge"))(t)
 	var made corev1.ConfigMap
 	read(t, "configfiles.yaml", rendered["exportbridge/templates/configfiles.yaml"], &made)
 	if diff := cmp.Diff(files, made.Data); diff != "" {
@@ -352,9 +330,7 @@ func TestChartSettings(t *testing.T) {
 		Settings map[string]string
 		Secrets  map[string]any
 	}
-	if err := yaml.Unmarshal([]byte(content(t, folder, "helm/values.yaml")), &values); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal([]byte(content(t, folder, "helm/values.yaml")), &values))
 	known := make(map[string]bool)
 	for _, v := range config.Variables() {
 		known[v.Name] = true
@@ -379,9 +355,7 @@ func TestChartSettings(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(content(t, folder, "helm/values.schema.json")), &schema); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(content(t, folder, "helm/values.schema.json")), &schema))
 	names := schema.Properties.Settings.PropertyNames
 	accepts, refuses := regexp.MustCompile(names.Pattern), regexp.MustCompile(names.Not.Pattern)
 	for name := range known {

@@ -51,13 +51,9 @@ func loadCompose(t *testing.T, environ []string, profiles ...string) *types.Proj
 	if profiles == nil {
 		profiles = []string{"*"}
 	}
-	options, err := cli.NewProjectOptions([]string{composeFile}, cli.WithName("exportbridge"), cli.WithEnv(environ),
-		cli.WithProfiles(profiles))
-	if err != nil {
-		t.Fatal(err)
-	}
-	project := must.Get(options.LoadProject(t.Context()))(t)
-	return project
+	options := must.Get(cli.NewProjectOptions([]string{composeFile}, cli.WithName("exportbridge"), cli.WithEnv(environ),
+		cli.WithProfiles(profiles)))(t)
+	return must.Get(options.LoadProject(t.Context()))(t)
 }
 
 // TestCompose holds the compose file against the program: there is no
@@ -297,15 +293,10 @@ func TestComposeReadsEnvFile(t *testing.T) {
 	environ := append(slices.Clone(realEnv), "EXPORT_EVENTS=orderPlaced", "KAFKA_TOPIC=orders", "LOG_LEVEL=debug",
 		"KAFKA_BROKERS=elsewhere:9092", "IMAGE_KAFKA=registry.example.com/kafka:4")
 	for name, data := range map[string]string{"docker-compose.yml": text, ".env": strings.Join(environ, "\n")} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600))
 	}
-	options, err := cli.NewProjectOptions([]string{filepath.Join(dir, "docker-compose.yml")},
-		cli.WithName("exportbridge"), cli.WithEnv(environ))
-	if err != nil {
-		t.Fatal(err)
-	}
+	options := must.Get(cli.NewProjectOptions([]string{filepath.Join(dir, "docker-compose.yml")},
+		cli.WithName("exportbridge"), cli.WithEnv(environ)))(t)
 	p := must.Get(options.LoadProject(t.Context()))(t)
 	s := wantSettings(t, p.Services["bridge"])
 	if st := &s.Streams[0]; !slices.Equal(st.Engine.Origin.Events, []string{"orderPlaced"}) ||

@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"exportbridge/bridge/bridgetest/must"
 )
 
 // folder has the files that the program is installed with.
@@ -48,10 +50,7 @@ func read(t *testing.T, file, text string, object any) {
 
 func content(t *testing.T, path ...string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(path...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(path...)))(t)
 	return string(text)
 }
 
@@ -84,10 +83,7 @@ func TestKustomizations(t *testing.T) {
 			named = slices.Concat(named, generator.Envs)
 		}
 		var there []string
-		entries, err := os.ReadDir(filepath.Join(folder, "kubernetes", dir))
-		if err != nil {
-			t.Fatal(err)
-		}
+		entries := must.Get(os.ReadDir(filepath.Join(folder, "kubernetes", dir)))(t)
 		for _, entry := range entries {
 			if !entry.IsDir() {
 				there = append(there, entry.Name())
@@ -108,20 +104,13 @@ func TestKustomize(t *testing.T) {
 		t.Skip("kustomize is not installed")
 	}
 	dir := filepath.Join(t.TempDir(), "kubernetes")
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join(folder, "kubernetes"))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(dir, os.DirFS(filepath.Join(folder, "kubernetes"))))
 	for _, c := range []struct {
 		more  string
 		kinds int
 	}{{"", 6}, {"\ncomponents: [monitoring]\n", 8}} {
-		file, err := os.OpenFile(filepath.Join(dir, "kustomization.yaml"), os.O_APPEND|os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := file.WriteString(c.more); err != nil {
-			t.Fatal(err)
-		}
+		file := must.Get(os.OpenFile(filepath.Join(dir, "kustomization.yaml"), os.O_APPEND|os.O_WRONLY, 0))(t)
+		must.Get(file.WriteString(c.more))(t)
 		file.Close()
 		built, err := exec.Command(kustomize, "build", dir).Output()
 		if err != nil {

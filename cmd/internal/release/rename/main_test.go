@@ -11,6 +11,8 @@ import (
 	"golang.org/x/mod/modfile"
 	"golang.org/x/mod/module"
 	"golang.org/x/mod/zip"
+
+	"exportbridge/bridge/bridgetest/must"
 )
 
 const renamed = "example.org/Team/exportbridge"
@@ -35,9 +37,7 @@ func TestRename(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := rename(tree, renamed, ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, rename(tree, renamed, ""))
 	wantRenamed(t, tree)
 	run(t, tree, nil, "go", "list", "-test", "-pgo=off", "-deps", "./...")
 	run(t, filepath.Join(tree, "cmd/internal/release"), nil, "go", "list", "-deps", "./...")
@@ -63,7 +63,7 @@ func TestRename(t *testing.T) {
 func wantRenamed(t *testing.T, tree string) {
 	t.Helper()
 	old := paths(modfile.ModulePath(read(t, "../../../../go.mod")))
-	err := filepath.WalkDir(tree, func(path string, entry os.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(tree, func(path string, entry os.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
@@ -71,10 +71,7 @@ func wantRenamed(t *testing.T, tree string) {
 			t.Errorf("%s still has %q", path, found)
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	for file, want := range map[string]string{
 		"README.md":                   "```sh\ngo get " + renamed + "/bridge\n",
 		"Makefile":                    "\nIMAGE     ?= example.org/team/exportbridge\n",
@@ -99,23 +96,14 @@ func consume(t *testing.T, tree string) {
 	t.Helper()
 	proxy, user := t.TempDir(), t.TempDir()
 	version := module.Version{Path: renamed, Version: "v1.2.3"}
-	escaped, err := module.EscapePath(renamed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	escaped := must.Get(module.EscapePath(renamed))(t)
 	served := filepath.Join(proxy, escaped, "@v")
-	if err := os.MkdirAll(served, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(served, 0o700))
 	var packed bytes.Buffer
-	if err := zip.CreateFromDir(&packed, version, tree); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, zip.CreateFromDir(&packed, version, tree))
 	put := func(path, text string) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	put(filepath.Join(served, "list"), "v1.2.3\n")
 	put(filepath.Join(served, "v1.2.3.info"), `{"Version":"v1.2.3","Time":"2026-01-01T00:00:00Z"}`)
@@ -157,9 +145,5 @@ func run(t *testing.T, dir string, env []string, args ...string) string {
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
+	return must.Get(os.ReadFile(path))(t)
 }
