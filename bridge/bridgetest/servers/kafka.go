@@ -23,7 +23,7 @@ const (
 )
 
 // KafkaOptions describe the Kafka that a test needs. The brokers of TEST_KAFKA_BROKERS, if
-// set, are used for options that set only Brokers or Dir.
+// set, are used for options that set only Brokers.
 type KafkaOptions struct {
 	// Brokers is the number of brokers, 1 to 5; default 1.
 	Brokers int
@@ -47,9 +47,6 @@ type KafkaOptions struct {
 	Properties map[string]string
 	// Own requests servers that the caller may kill.
 	Own bool
-	// Dir is an existing folder for data and logs; the default is a temporary folder that
-	// Close removes.
-	Dir string
 
 	archive string // the file that the broker writes its classes to when it ends
 }
@@ -74,7 +71,6 @@ type Kafka struct {
 	archive string // see classArchive
 	feature string // see kafkaRelease
 	dir     string
-	ownsDir bool
 }
 
 // LaunchKafka starts brokers and returns when all of them answer. The first launch on a
@@ -94,7 +90,7 @@ func LaunchKafka(ctx context.Context, o KafkaOptions) (*Kafka, error) {
 	if o.Brokers < 1 || o.Brokers > 5 {
 		return nil, fmt.Errorf("launch Kafka: %d brokers, want 1 to 5", o.Brokers)
 	}
-	k := &Kafka{options: o, dir: o.Dir}
+	k := &Kafka{options: o}
 	if err := k.launch(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("launch Kafka: %w", err), k.Close())
 	}
@@ -129,11 +125,8 @@ func (k *Kafka) prepare(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if k.dir == "" {
-		if k.dir, err = os.MkdirTemp("", "exportbridge-kafka-*"); err != nil {
-			return err
-		}
-		k.ownsDir = true
+	if k.dir, err = os.MkdirTemp("", "exportbridge-kafka-*"); err != nil {
+		return err
 	}
 	if k.options.TLS {
 		if k.Certificates, err = WriteCertificates(k.dir); err != nil {
@@ -302,7 +295,7 @@ func (k *Kafka) Close() error {
 		errs = append(errs, k.ports.release())
 		k.ports = nil
 	}
-	if k.ownsDir {
+	if k.dir != "" {
 		errs = append(errs, os.RemoveAll(k.dir))
 	}
 	return errors.Join(errs...)
@@ -317,20 +310,7 @@ func waitForKafka(ctx context.Context, addr string, brokers int, exited <-chan s
 		return err
 	}
 	defer client.Close()
-	for {
-		err := askKafka(ctx, client, brokers)
-		if err == nil {
-			return nil
-		}
-		if closed(exited) {
-			return errors.Join(errors.New("the broker ended"), err)
-		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
-		}
-	}
+	return await(ctx, exited, func(ctx context.Context) error { return askKafka(ctx, client, brokers) })
 }
 
 func askKafka(ctx context.Context, client *kgo.Client, brokers int) error {
@@ -348,13 +328,4 @@ func askKafka(ctx context.Context, client *kgo.Client, brokers int) error {
 		return errors.New("there is no controller")
 	}
 	return nil
-}
-
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }

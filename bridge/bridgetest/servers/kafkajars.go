@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"time"
 )
 
 // defaultKafka is the version of Apache Kafka for tests without TEST_KAFKA_VERSION. 4.4.0
@@ -160,14 +159,8 @@ func lockFile(ctx context.Context, name string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	for {
-		if err := tryLock(f); err == nil {
-			return func() { f.Close() }, nil
-		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-			return nil, errors.Join(ctx.Err(), f.Close())
-		}
+	if err := await(ctx, nil, func(context.Context) error { return tryLock(f) }); err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
+	return func() { f.Close() }, nil
 }

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"exportbridge/bridge"
 )
 
 // errNotOurs is the error of the methods that control a server of another user.
@@ -70,15 +72,30 @@ func (p *process) start() error {
 }
 
 // running reports whether the program runs. The caller holds mu.
-func (p *process) running() bool {
-	if p.done == nil {
+func (p *process) running() bool { return p.done != nil && !closed(p.done) }
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
 		return false
 	}
-	select {
-	case <-p.done:
-		return false
-	default:
-		return true
+}
+
+// await calls ask until ask returns nil, exited is closed or ctx ends.
+func await(ctx context.Context, exited <-chan struct{}, ask func(context.Context) error) error {
+	for {
+		err := ask(ctx)
+		switch {
+		case err == nil:
+			return nil
+		case closed(exited):
+			return fmt.Errorf("the server has ended: %w", err)
+		}
+		if bridge.Sleep(ctx, 20*time.Millisecond); ctx.Err() != nil {
+			return errors.Join(ctx.Err(), err)
+		}
 	}
 }
 

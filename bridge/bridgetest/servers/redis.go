@@ -15,15 +15,12 @@ import (
 )
 
 // RedisOptions describe the Redis that a test needs. The server of TEST_REDIS_URL, if set,
-// is used for options that set only Dir.
+// is used without options.
 type RedisOptions struct {
 	// Settings are further lines of redis.conf. They take precedence.
 	Settings map[string]string
 	// Own requests a server that the caller may kill.
 	Own bool
-	// Dir is an existing folder for data and log; the default is a temporary folder that
-	// Close removes.
-	Dir string
 }
 
 // foreign reports whether the server of TEST_REDIS_URL satisfies the options.
@@ -38,7 +35,6 @@ type Redis struct {
 	addr    string
 	ports   *portBlock
 	dir     string
-	ownsDir bool
 }
 
 // LaunchRedis starts redis-server and returns when it answers. The caller must Close it. On
@@ -47,7 +43,7 @@ func LaunchRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 	if address := os.Getenv("TEST_REDIS_URL"); address != "" && o.foreign() {
 		return &Redis{foreign: address}, nil
 	}
-	r := &Redis{options: o, dir: o.Dir}
+	r := &Redis{options: o}
 	if err := r.launch(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("launch Redis: %w", err), r.Close())
 	}
@@ -66,11 +62,8 @@ func (r *Redis) prepare() (err error) {
 	if err != nil {
 		return err
 	}
-	if r.dir == "" {
-		if r.dir, err = os.MkdirTemp("", "exportbridge-redis-*"); err != nil {
-			return err
-		}
-		r.ownsDir = true
+	if r.dir, err = os.MkdirTemp("", "exportbridge-redis-*"); err != nil {
+		return err
 	}
 	if r.ports, err = takePorts(); err != nil {
 		return err
@@ -171,7 +164,7 @@ func (r *Redis) Close() error {
 		errs = append(errs, r.ports.release())
 		r.ports = nil
 	}
-	if r.ownsDir {
+	if r.dir != "" {
 		errs = append(errs, os.RemoveAll(r.dir))
 	}
 	return errors.Join(errs...)
@@ -179,21 +172,10 @@ func (r *Redis) Close() error {
 
 // Ready waits until the server answers.
 func (r *Redis) Ready(ctx context.Context) error {
-	for {
-		err := r.ping(ctx)
-		if err == nil {
-			return nil
-		}
-		if closed(r.process.exited()) {
-			return fmt.Errorf("redis-server ended: %w\n%s", err, r.Logs(20))
-		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-			e := ctx.Err()
-			return fmt.Errorf("wait for Redis: %w\n%s", errors.Join(e, err), r.Logs(20))
-		}
+	if err := await(ctx, r.process.exited(), r.ping); err != nil {
+		return fmt.Errorf("wait for Redis: %w\n%s", err, r.Logs(20))
 	}
+	return nil
 }
 
 // ping sends one PING.

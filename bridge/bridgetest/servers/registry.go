@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"exportbridge/bridge/bridgetest/must"
 )
@@ -69,25 +68,7 @@ func (r *Registry) launch(ctx context.Context, dir string) error {
 	if err := r.process.start(); err != nil {
 		return err
 	}
-	return r.ready(ctx)
-}
-
-// ready waits until the registry answers.
-func (r *Registry) ready(ctx context.Context) error {
-	for {
-		err := r.ask(ctx)
-		switch {
-		case err == nil:
-			return nil
-		case closed(r.process.exited()):
-			return fmt.Errorf("the registry ended: %w", err)
-		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
-		}
-	}
+	return await(ctx, r.process.exited(), r.ask)
 }
 
 func (r *Registry) ask(ctx context.Context) error {

@@ -56,9 +56,6 @@ func Parallel(n int) {
 // TEST_KAFKA_BROKERS. If it can do neither, the test fails with the programs to install.
 func StartKafka(t testing.TB, o KafkaOptions) *Kafka {
 	t.Helper()
-	if o.Dir == "" {
-		o.Dir = t.TempDir()
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), launchTimeout)
 	defer cancel()
 	k := must.Get(LaunchKafka(ctx, o))(t)
@@ -85,9 +82,6 @@ func MaxVersion(t testing.TB, brokers []string, of kmsg.Key) int16 {
 // TEST_REDIS_URL. If it can do neither, the test fails with the programs to install.
 func StartRedis(t testing.TB, o RedisOptions) *Redis {
 	t.Helper()
-	if o.Dir == "" {
-		o.Dir = t.TempDir()
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), launchTimeout)
 	defer cancel()
 	r := must.Get(LaunchRedis(ctx, o))(t)
