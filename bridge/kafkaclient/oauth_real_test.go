@@ -19,9 +19,7 @@ import (
 // issuer: a connection outlives its token, and a token for another audience is refused.
 func TestOAuthOnKafka(t *testing.T) {
 	t.Parallel()
-	if !servers.Real(t) {
-		t.Skip("run with make test-real")
-	}
+	servers.NeedReal(t)
 	issuer := servers.StartIssuer(t, false)
 	k := servers.StartKafka(t, servers.KafkaOptions{SASL: true, Issuer: issuer})
 	const life = 14 * time.Second // a token is kept for 10 s at least

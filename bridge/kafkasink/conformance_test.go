@@ -62,9 +62,7 @@ func inMode(mode bridge.Mode) func(*kafkastream.Config) {
 // to fail a Publish; it is unreachable while its process is stopped.
 func TestConformanceOnKafka(t *testing.T) {
 	t.Parallel() // it has its own broker
-	if !servers.Real(t) {
-		t.Skip("run with make test-real")
-	}
+	servers.NeedReal(t)
 	kafka := servers.StartKafka(t, servers.KafkaOptions{Own: true})
 	// Before Kafka 4.1, a produce request does not name topics by their ids.
 	byName := servers.MaxVersion(t, kafka.Addrs(), kmsg.Produce) < 13

@@ -173,9 +173,7 @@ func (l *logs) text() string {
 // records, of which the newest of ours is the first, or there is none.
 func TestStartAfterAMillion(t *testing.T) {
 	t.Parallel()
-	if !servers.Real(t) {
-		t.Skip("run with make test-real")
-	}
+	servers.NeedReal(t)
 	cfg, s := ready(t, exactly)
 	mustCommit(t, s, batch(cfg, 0))
 	s.Close()

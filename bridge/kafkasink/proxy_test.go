@@ -31,9 +31,7 @@ func eachProxied(t *testing.T, test func(t *testing.T, p *faultproxy.KafkaProxy,
 		})
 	}
 	t.Run("on Kafka", func(t *testing.T) {
-		if !servers.Real(t) {
-			t.Skip("run with make test-real")
-		}
+		servers.NeedReal(t)
 		t.Parallel()
 		must.Do(t, behindProxy.start())
 		cfg := config(t, behindProxy.proxy.Addrs(), exactly)

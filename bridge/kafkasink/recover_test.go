@@ -343,9 +343,7 @@ func TestCheckpointTopicDeleted(t *testing.T) {
 			eachVersion(t, func(t *testing.T, _ *kfake.Cluster, cfg kafkastream.Config) { test(t, cfg, anew) })
 		})
 		t.Run(name+" on Kafka", func(t *testing.T) {
-			if !servers.Real(t) {
-				t.Skip("run with make test-real")
-			}
+			servers.NeedReal(t)
 			t.Parallel()
 			test(t, config(t, kafkatest.Brokers(t), exactly), anew)
 		})

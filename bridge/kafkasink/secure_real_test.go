@@ -23,9 +23,7 @@ import (
 // login, and rights: none but those that our own ACL commands grant.
 func TestSecureKafka(t *testing.T) {
 	t.Parallel()
-	if !servers.Real(t) {
-		t.Skip("run with make test-real")
-	}
+	servers.NeedReal(t)
 	k := servers.StartKafka(t, servers.KafkaOptions{TLS: true, SASL: true, ClientCertificates: true, ACLs: true})
 	read := func(file string) string {
 		text := must.Get(os.ReadFile(file))(t)

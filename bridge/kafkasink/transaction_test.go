@@ -222,9 +222,7 @@ func TestFenced(t *testing.T) {
 	}
 	eachVersion(t, func(t *testing.T, _ *kfake.Cluster, cfg kafkastream.Config) { test(t, cfg) })
 	t.Run("on Kafka", func(t *testing.T) {
-		if !servers.Real(t) {
-			t.Skip("run with make test-real")
-		}
+		servers.NeedReal(t)
 		t.Parallel()
 		test(t, config(t, kafkatest.Brokers(t), exactly))
 	})

@@ -152,7 +152,7 @@ func TestProxyHasAllConnections(t *testing.T) {
 		test(t, p)
 	})
 	t.Run("real", func(t *testing.T) {
-		needReal(t)
+		servers.NeedReal(t)
 		t.Parallel()
 		p := faultproxy.StartKafkaProxy(t)
 		servers.StartKafka(t, servers.KafkaOptions{Brokers: brokers, Proxy: p})

@@ -77,7 +77,7 @@ func TestKafkaFaults(t *testing.T) {
 }
 
 func TestRealKafkaFaults(t *testing.T) {
-	needReal(t)
+	servers.NeedReal(t)
 	t.Parallel()
 	p := faultproxy.StartKafkaProxy(t)
 	servers.StartKafka(t, servers.KafkaOptions{Proxy: p, Properties: map[string]string{

@@ -27,7 +27,7 @@ import (
 )
 
 func TestRealKafkaOneBroker(t *testing.T) {
-	needReal(t)
+	servers.NeedReal(t)
 	t.Parallel()
 	k := servers.StartKafka(t, servers.KafkaOptions{Own: true})
 	c := client(t, k.Addrs())
@@ -51,7 +51,7 @@ func TestRealKafkaOneBroker(t *testing.T) {
 }
 
 func TestRealKafkaThreeBrokers(t *testing.T) {
-	needReal(t)
+	servers.NeedReal(t)
 	t.Parallel()
 	k := servers.StartKafka(t, servers.KafkaOptions{Brokers: 3, Own: true})
 	c := client(t, k.Addrs())
@@ -63,7 +63,7 @@ func TestRealKafkaThreeBrokers(t *testing.T) {
 }
 
 func TestRealKafkaSecure(t *testing.T) {
-	needReal(t)
+	servers.NeedReal(t)
 	t.Parallel()
 	k := servers.StartKafka(t, servers.KafkaOptions{TLS: true, SASL: true, ClientCertificates: true, ACLs: true})
 	admin := client(t, k.Addrs())
@@ -98,7 +98,7 @@ func TestRealKafkaSecure(t *testing.T) {
 }
 
 func TestRealKafkaRetention(t *testing.T) {
-	needReal(t)
+	servers.NeedReal(t)
 	t.Parallel()
 	k := servers.StartKafka(t, servers.KafkaOptions{RetentionCheck: time.Second})
 	c := client(t, k.Addrs())
@@ -123,7 +123,7 @@ func TestRealKafkaRetention(t *testing.T) {
 }
 
 func TestRealRedis(t *testing.T) {
-	needReal(t)
+	servers.NeedReal(t)
 	t.Parallel()
 	for name, o := range map[string]servers.RedisOptions{
 		"plain":    {Own: true},
@@ -146,7 +146,7 @@ func TestRealRedis(t *testing.T) {
 
 // TestRealServersAtOnce starts several side by side: their ports must not meet.
 func TestRealServersAtOnce(t *testing.T) {
-	needReal(t)
+	servers.NeedReal(t)
 	t.Parallel()
 	addrs := make(chan string, 8)
 	t.Run("group", func(t *testing.T) {
@@ -252,13 +252,6 @@ func TestEmbeddedRedisExpires(t *testing.T) {
 }
 
 const topic = "test"
-
-func needReal(t *testing.T) {
-	t.Helper()
-	if !servers.Real(t) {
-		t.Skip("run with make test-real")
-	}
-}
 
 // step does one thing, and logs how long it took.
 func step(t *testing.T, name string, do func() error) {

@@ -17,12 +17,15 @@ import (
 // launchTimeout bounds a launch with the first download of Kafka.
 const launchTimeout = 10 * time.Minute
 
-// Real reports whether the tests run on real servers (make test-real sets TEST_REAL=1). A
-// test that needs them is skipped with a reason:
-//
-//	if !servers.Real(t) {
-//		t.Skip("run with make test-real")
-//	}
+// NeedReal skips a test that needs real servers where the tests run without them.
+func NeedReal(t testing.TB) {
+	t.Helper()
+	if !Real(t) {
+		t.Skip("run with make test-real")
+	}
+}
+
+// Real reports whether the tests run on real servers (make test-real sets TEST_REAL=1).
 func Real(t testing.TB) bool {
 	t.Helper()
 	switch v := os.Getenv("TEST_REAL"); v {

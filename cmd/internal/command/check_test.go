@@ -124,9 +124,7 @@ func isoExport(t *testing.T, readable int) (url string) {
 
 func TestCheckOnRealRedisWithEviction(t *testing.T) {
 	t.Parallel()
-	if !servers.Real(t) {
-		t.Skip("run with make test-real")
-	}
+	servers.NeedReal(t)
 	redis := servers.StartRedis(t, servers.RedisOptions{
 		Own: true, Settings: map[string]string{"maxmemory": "64mb", "maxmemory-policy": "allkeys-lru"},
 	})

@@ -16,9 +16,7 @@ import (
 // incompatible.
 func TestSchemaRegisterOnRegistry(t *testing.T) {
 	t.Parallel()
-	if !servers.Real(t) {
-		t.Skip("run with make test-real")
-	}
+	servers.NeedReal(t)
 	env, _ := schemaWorld(t, 6)
 	url := servers.StartRegistry(t).URL()
 	env["SCHEMA_REGISTRY_URL"] = url
