@@ -59,9 +59,7 @@ type Kept struct {
 	Checkpoint bridge.Checkpoint
 	// Records are the records that were kept, dead letters included.
 	Records []Record
-	// Acknowledged is false if the caller got an error.
-	Acknowledged bool
-	exactly      bool // the checkpoint was committed with the records
+	exactly bool // the checkpoint was committed with the records
 }
 
 // ackKey names a checkpoint whose batch was acknowledged.
@@ -385,8 +383,7 @@ func (s *Sink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, err
 	}
 	if !fails || form == Persisted || len(records) > 0 {
 		p.records, p.ended = append(p.records, records...), p.ended+len(records)
-		p.kept = append(p.kept, Kept{Checkpoint: b.Checkpoint, Records: records, Acknowledged: !fails,
-			exactly: p.mode == bridge.ExactlyOnce})
+		p.kept = append(p.kept, Kept{Checkpoint: b.Checkpoint, Records: records, exactly: p.mode == bridge.ExactlyOnce})
 	}
 	if p.mode == bridge.AtLeastOnce {
 		p.copy(b, sent.pages == 0)

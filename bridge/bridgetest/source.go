@@ -73,8 +73,6 @@ type Source struct {
 
 // Item is one event of an export.
 type Item struct {
-	// ID is the item's own id, or empty.
-	ID string
 	// Raw is the bytes of the item.
 	Raw []byte
 
@@ -384,8 +382,7 @@ func (s *Source) cursor(at int, nonce string) string {
 
 // add puts an item at the end of the list.
 func (s *Source) add(raw []byte) {
-	e := decodeEvent(raw, 0)
-	s.list = append(s.list, &Item{ID: string(e.ID), Raw: raw, time: e.Time})
+	s.list = append(s.list, &Item{Raw: raw, time: decodeEvent(raw, 0).Time})
 }
 
 func (s *Source) makeItem() []byte {
