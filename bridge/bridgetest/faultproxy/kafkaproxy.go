@@ -267,7 +267,9 @@ func (k *kafkaLink) request(ctx context.Context, f piece) error {
 		}
 	}
 	h.body = nil // its memory is reused
-	k.ask(forwarded{header: h, rule: rule})
+	k.mu.Lock()
+	k.pending[h.correlation] = forwarded{header: h, rule: rule}
+	k.mu.Unlock()
 	_, err = k.server.Write(f.data)
 	return err
 }
@@ -317,12 +319,6 @@ func (k *kafkaLink) delay(ctx context.Context, rule *kafkaRule, at time.Time) er
 func (r *kafkaRule) wait() time.Duration {
 	_, part := math.Modf(float64(r.hits.Count()) * (math.Phi - 1))
 	return r.Delay + time.Duration(part*float64(r.Spread))
-}
-
-func (k *kafkaLink) ask(a forwarded) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.pending[a.header.correlation] = a
 }
 
 // answer returns the request of a reply.

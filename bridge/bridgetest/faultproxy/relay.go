@@ -155,10 +155,9 @@ func (r *relay) release(ctx context.Context, at time.Time) error {
 	r.mu.Unlock()
 	select {
 	case <-passing:
-		return ctx.Err()
 	case <-ctx.Done():
-		return ctx.Err()
 	}
+	return ctx.Err()
 }
 
 // link is a client's connection with the connection to the server.
