@@ -33,12 +33,8 @@ func fleetFixture(t *testing.T, brokers []string, session time.Duration) conform
 	p := newProcesses(t, brokers, staying)
 	p.cfg.SessionTimeout = session
 	return conformance.OwnerFixture{
-		Open: func(instance string) bridge.Owner { return p.fleet(instance, p.cfg.Stream)[0] },
-		Elsewhere: func() bridge.Owner {
-			other := *p
-			other.cfg.Group += "-other"
-			return other.fleet("", p.cfg.Stream)[0]
-		},
+		Open:      func(instance string) bridge.Owner { return p.fleet(instance, p.cfg.Stream)[0] },
+		Elsewhere: func() bridge.Owner { return p.elsewhere().fleet("", p.cfg.Stream)[0] },
 		Stop: func(o bridge.Owner) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel() // what is not released by now is lost

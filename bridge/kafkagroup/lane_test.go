@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
@@ -150,16 +149,7 @@ func TestLaneHostsDenied(t *testing.T) {
 	t.Parallel()
 	k := kafkatest.Fake(t)
 	p := newProcesses(t, k.ListenAddrs(), staying)
-	k.ControlKey(kmsg.DescribeGroups.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
-		k.KeepControl()
-		resp := r.ResponseKind().(*kmsg.DescribeGroupsResponse)
-		for _, name := range r.(*kmsg.DescribeGroupsRequest).Groups {
-			g := kmsg.NewDescribeGroupsResponseGroup()
-			g.Group, g.ErrorCode = name, kerr.GroupAuthorizationFailed.Code
-			resp.Groups = append(resp.Groups, g)
-		}
-		return resp, nil, true
-	})
+	describeNone(k, kerr.GroupAuthorizationFailed)
 	g := p.cfg
 	g.Stream, g.OwnedBy = "s0", kafkagroup.OwnedByStream
 	hosts, err := g.LaneHosts(t.Context())

@@ -48,9 +48,7 @@ func testConformance(t *testing.T, of fixture) {
 // testConformanceOnKafka: Kafka is unreachable while its process is stopped, for all
 // cases at once, so that those which need it have a server of their own.
 func testConformanceOnKafka(t *testing.T, of fixture) {
-	if !servers.Real(t) {
-		t.Skip("run with make test-real")
-	}
+	servers.NeedReal(t)
 	conformance.TestOwner(t, func(t *testing.T, session time.Duration) conformance.OwnerFixture {
 		if !strings.Contains(t.Name(), "server") && !strings.Contains(t.Name(), "answer") {
 			return of(t, kafkatest.Brokers(t), session)
@@ -74,12 +72,8 @@ func ownerFixture(t *testing.T, brokers []string, session time.Duration) conform
 	p := newProcesses(t, brokers, staying)
 	p.cfg.SessionTimeout = session
 	return conformance.OwnerFixture{
-		Open: func(instance string) bridge.Owner { return p.open(instance) },
-		Elsewhere: func() bridge.Owner {
-			other := *p
-			other.cfg.Group += "-other"
-			return other.open("")
-		},
+		Open:      func(instance string) bridge.Owner { return p.open(instance) },
+		Elsewhere: func() bridge.Owner { return p.elsewhere().open("") },
 		Stop: func(o bridge.Owner) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel() // what is not released by now is lost
@@ -117,6 +111,13 @@ func newProcesses(t *testing.T, brokers []string, partition int32) *processes {
 	}
 	kafkatest.CreateCheckpointTopic(t, brokers, p.cfg.CheckpointTopic, nil)
 	return p
+}
+
+// elsewhere returns the processes of another group.
+func (p *processes) elsewhere() *processes {
+	other := *p
+	other.cfg.Group += "-other"
+	return &other
 }
 
 // open starts a process. Those that are left at the end of the test leave.

@@ -59,6 +59,20 @@ func TestGroupOfSomebodyElse(t *testing.T) {
 	}
 }
 
+// describeNone makes Kafka describe each group by an error.
+func describeNone(k *kfake.Cluster, of *kerr.Error) {
+	k.ControlKey(kmsg.DescribeGroups.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		k.KeepControl()
+		resp := r.ResponseKind().(*kmsg.DescribeGroupsResponse)
+		for _, name := range r.(*kmsg.DescribeGroupsRequest).Groups {
+			g := kmsg.NewDescribeGroupsResponseGroup()
+			g.Group, g.ErrorCode = name, of.Code
+			resp.Groups = append(resp.Groups, g)
+		}
+		return resp, nil, true
+	})
+}
+
 // TestOverviewOfTheNewerProtocol: consumers of KIP-848 in the stream's own group, which Kafka hides from classic
 // members, block a stream that joins this group, and no other.
 func TestOverviewOfTheNewerProtocol(t *testing.T) {
@@ -69,16 +83,7 @@ func TestOverviewOfTheNewerProtocol(t *testing.T) {
 	consumer(t, p.cfg, kgo.ConsumeTopics(p.cfg.CheckpointTopic), kgo.ServerSideBalancer(), kgo.OnPartitionsAssigned(
 		func(context.Context, *kgo.Client, map[string][]int32) { joined <- struct{}{} }))
 	kafkatest.Receive(t, joined, "the stranger to join")
-	k.ControlKey(kmsg.DescribeGroups.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
-		k.KeepControl()
-		resp := r.ResponseKind().(*kmsg.DescribeGroupsResponse)
-		for _, name := range r.(*kmsg.DescribeGroupsRequest).Groups {
-			g := kmsg.NewDescribeGroupsResponseGroup()
-			g.Group, g.ErrorCode = name, kerr.GroupIDNotFound.Code
-			resp.Groups = append(resp.Groups, g)
-		}
-		return resp, nil, true
-	})
+	describeNone(k, kerr.GroupIDNotFound)
 	var asked atomic.Int32
 	k.ControlKey(kmsg.ConsumerGroupDescribe.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
 		k.KeepControl()
