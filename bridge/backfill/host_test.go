@@ -82,17 +82,12 @@ func (w *world) hosting() (h *backfill.Host, ends func() map[string]error, stop 
 	}, stop
 }
 
-// started plans and starts a job, and returns its id.
-func started(t *testing.T, h *backfill.Host, r *backfill.Spec) string {
+// started plans and starts a job, and returns its plan.
+func started(t *testing.T, h *backfill.Host, r *backfill.Spec) *backfill.Plan {
 	t.Helper()
-	p, err := h.Plan(t.Context(), stream, r)
-	if err == nil {
-		err = h.Start(t.Context(), p)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p.Job.ID
+	p := must.Get(h.Plan(t.Context(), stream, r))(t)
+	must.Do(t, h.Start(t.Context(), p))
+	return p
 }
 
 // TestValidate: each mistake names its field.
@@ -223,8 +218,7 @@ func TestHost(t *testing.T) {
 			t.Error("another stream is planned")
 		}
 		r.Parallel = 3
-		p := must.Get(h.Plan(t.Context(), stream, r))(t)
-		must.Do(t, h.Start(t.Context(), p))
+		p := started(t, h, r)
 		if err := h.Start(t.Context(), p); reasonOf(err) != backfill.InUse {
 			t.Errorf("the same once more: %v", err)
 		}
@@ -255,7 +249,7 @@ func TestHost(t *testing.T) {
 func TestHostStops(t *testing.T) {
 	inOwnWorld(t, 50, func(t *testing.T, w *world) {
 		h, ends, stop := w.hosting()
-		id := started(t, h, ask(40))
+		id := started(t, h, ask(40)).Job.ID
 		passes(250 * time.Millisecond)
 		if _, err := h.Resume(t.Context(), id, "me", true); reasonOf(err) != backfill.InUse {
 			t.Errorf("it runs and is resumed: %v", err)
@@ -303,7 +297,7 @@ func TestHostStopsWithoutKafka(t *testing.T) {
 		inWorld(t, 50, func(t *testing.T, w *world) {
 			h, ends, stop := w.hosting()
 			w.log.away = change
-			id := started(t, h, ask(40))
+			id := started(t, h, ask(40)).Job.ID
 			passes(time.Minute)
 			began := time.Now()
 			stop()
@@ -361,7 +355,7 @@ func TestHostResumesWiderJob(t *testing.T) {
 func TestHostStopsRemoved(t *testing.T) {
 	inOwnWorld(t, 50, func(t *testing.T, w *world) {
 		h, ends, _ := w.hosting()
-		id := started(t, h, ask(40))
+		id := started(t, h, ask(40)).Job.ID
 		beside, _ := w.beside()
 		h.SetPlanners([]*backfill.Planner{beside})
 		passes(250 * time.Millisecond)
@@ -384,17 +378,7 @@ func TestHostStopsRemoved(t *testing.T) {
 func TestHostForgets(t *testing.T) {
 	inOwnWorld(t, 50, func(t *testing.T, w *world) {
 		h, ends, _ := w.hosting()
-		begin := func() weak.Pointer[backfill.Plan] {
-			p, err := h.Plan(t.Context(), stream, ask(40))
-			if err == nil {
-				err = h.Start(t.Context(), p)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			return weak.Make(p)
-		}
-		plan := begin()
+		plan := weak.Make(started(t, h, ask(40)))
 		passes(time.Minute)
 		runtime.GC()
 		if len(ends()) != 1 || plan.Value() != nil {
@@ -411,7 +395,7 @@ func TestHostEndsEarly(t *testing.T) {
 			all := must.Get(w.jobs.Overview(t.Context(), 0))(t)
 			return h.Trouble(&all[slices.IndexFunc(all, func(l backfill.Listed) bool { return l.ID == id })])
 		}
-		id := started(t, h, ask(40))
+		id := started(t, h, ask(40)).Job.ID
 		passes(150 * time.Millisecond)
 		c := backfill.Cancellation{ID: id, By: "me", Why: "wrong month"}
 		if _, err := h.Cancel(t.Context(), c, false); err != nil || len(ends()) > 0 {
@@ -432,7 +416,7 @@ func TestHostEndsEarly(t *testing.T) {
 		w.broken[1] = &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth, Err: errors.New("no key")}
 		again := ask(40)
 		again.AllowOverlap = true
-		id = started(t, h, again)
+		id = started(t, h, again).Job.ID
 		passes(time.Minute)
 		if err := ends()[id]; err == nil || !strings.Contains(trouble(id), "no key") {
 			t.Errorf("it ended with %v, %q", err, trouble(id))
@@ -452,7 +436,7 @@ func TestHostEndsEarly(t *testing.T) {
 func TestHostPassesUnreadable(t *testing.T) {
 	inOwnWorld(t, 50, func(t *testing.T, w *world) {
 		h, _, _ := w.hosting()
-		id := started(t, h, ask(40))
+		id := started(t, h, ask(40)).Job.ID
 		h.SetPlanners(nil) // stops the job
 		passes(time.Second)
 		log := newPlanLog(t, w.topic)

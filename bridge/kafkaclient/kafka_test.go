@@ -46,12 +46,9 @@ func newWorld(t *testing.T, addrs []string, partitions int32) *world {
 
 func (w *world) open(addrs []string, opts ...kgo.Opt) *kgo.Client {
 	w.Helper()
-	c, err := kgo.NewClient(append(opts, kgo.SeedBrokers(addrs...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+	c := must.Get(kgo.NewClient(append(opts, kgo.SeedBrokers(addrs...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.MetadataMinAge(100*time.Millisecond), kgo.RequestTimeoutOverhead(3*time.Second), kgo.RetryTimeout(3*time.Second),
-		kgo.ProducerLinger(0))...)
-	if err != nil {
-		w.Fatal(err)
-	}
+		kgo.ProducerLinger(0))...))(w)
 	w.Cleanup(c.Close)
 	return c
 }
@@ -86,13 +83,8 @@ func (w *world) forget(partition int32, before int64) {
 	w.Helper()
 	offsets := kadm.Offsets{}
 	offsets.AddOffset(w.topic, partition, before, -1)
-	all, err := w.admin.DeleteRecords(w.Context(), offsets)
-	if err == nil {
-		err = all.Error()
-	}
-	if err != nil {
-		w.Fatal(err)
-	}
+	all := must.Get(w.admin.DeleteRecords(w.Context(), offsets))(w)
+	must.Do(w, all.Error())
 }
 
 // TestNoNames: to ask about no topic asks about none, not about all.
