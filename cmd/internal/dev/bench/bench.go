@@ -198,12 +198,11 @@ const embeddedServer = "embedded"
 // newReport describes what is about to be measured.
 func newReport(o *options) *report {
 	build := cli.ReadBuildInfo()
-	r := &report{
+	return &report{
 		Version: build.Version, Go: build.Go, Platform: build.Platform, Cores: runtime.NumCPU(),
 		Date:  time.Now().UTC().Truncate(time.Second),
 		Kafka: cmp.Or(o.kafka, embeddedServer), Redis: cmp.Or(o.redis, embeddedServer), Pages: o.pages, Rounds: o.rounds,
 	}
-	return r
 }
 
 // bench is one run of the benchmark.
