@@ -115,14 +115,12 @@ func (p *Program) app(environ []string, std Stdio) *App {
 }
 
 func (p *Program) build(a *App) *cobra.Command {
-	root := &cobra.Command{
+	root := Parent(&cobra.Command{
 		Use:                   p.Name,
 		Short:                 p.Short,
 		Long:                  p.Long,
 		Example:               p.Example,
 		Version:               p.Name + " " + ReadBuildInfo().String(),
-		Args:                  NoSubcommand,
-		RunE:                  ShowHelp,
 		DisableFlagsInUseLine: true,
 		SilenceErrors:         true,
 		SilenceUsage:          true,
@@ -131,7 +129,7 @@ func (p *Program) build(a *App) *cobra.Command {
 			a.started = true
 			a.takeNamed(cmd)
 		},
-	}
+	})
 	root.SetIn(a.Stdin)
 	root.SetOut(a.Stdout)
 	root.SetErr(a.Stderr)
@@ -184,8 +182,7 @@ func takesTime(cmd *cobra.Command) bool {
 func describeCompletion(root *cobra.Command) {
 	cmd, _, _ := root.Find([]string{"completion"}) // cannot fail: cobra has added it
 	cmd.Short, cmd.Long = "Print a shell completion script", ""
-	cmd.Args, cmd.RunE = NoSubcommand, ShowHelp
-	for _, shell := range cmd.Commands() {
+	for _, shell := range Parent(cmd).Commands() {
 		load := "  source <(%s)"
 		switch shell.Name() {
 		case "fish":
@@ -238,8 +235,13 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	return WrongUsage(cmd.CommandPath()+" --help", "unexpected argument %q", args[0])
 }
 
-// ShowHelp is the RunE of a command that only has subcommands.
-func ShowHelp(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+// Parent makes cmd a command that only has subcommands: by itself it shows its help.
+func Parent(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
+	cmd.Args = NoSubcommand
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	cmd.AddCommand(subcommands...)
+	return cmd
+}
 
 // classify adds an exit code to an error. An error before the start of the command is wrong
 // usage.

@@ -18,19 +18,15 @@ import (
 )
 
 func newCursorCommand(a *cli.App) *cobra.Command {
-	cmd := &cobra.Command{
+	return cli.Parent(&cobra.Command{
 		Use:   "cursor",
 		Short: "Show and move the committed cursor",
 		Example: `  exportbridge cursor show
   exportbridge cursor history --limit 20
   exportbridge cursor rewind --to-datetime -2h --reason "bad deploy" --execute`,
 		GroupID: cli.GroupPosition,
-		Args:    cli.NoSubcommand,
-		RunE:    cli.ShowHelp,
-	}
-	cmd.AddCommand(newCursorShowCommand(a), newCursorHistoryCommand(a), newCursorListCommand(a), newCursorRewindCommand(a),
+	}, newCursorShowCommand(a), newCursorHistoryCommand(a), newCursorListCommand(a), newCursorRewindCommand(a),
 		newCursorResetCommand(a), newCursorExportCommand(a), newCursorImportCommand(a))
-	return cmd
 }
 
 func newCursorShowCommand(a *cli.App) *cobra.Command {

@@ -26,18 +26,14 @@ import (
 const listedLetters = 50
 
 func newDLQCommand(a *cli.App) *cobra.Command {
-	cmd := &cobra.Command{
+	return cli.Parent(&cobra.Command{
 		Use:   "dlq",
 		Short: "Inspect and retry dead letters",
 		Example: `  exportbridge dlq list --reason too-large
   exportbridge dlq show 0:17
   exportbridge dlq retry --all --execute`,
 		GroupID: cli.GroupPosition,
-		Args:    cli.NoSubcommand,
-		RunE:    cli.ShowHelp,
-	}
-	cmd.AddCommand(newDLQListCommand(a), newDLQShowCommand(a), newDLQRetryCommand(a))
-	return cmd
+	}, newDLQListCommand(a), newDLQShowCommand(a), newDLQRetryCommand(a))
 }
 
 // letters are the dead letters of one stream.

@@ -20,16 +20,12 @@ import (
 )
 
 func newKeysCommand(a *cli.App) *cobra.Command {
-	cmd := &cobra.Command{
+	return cli.Parent(&cobra.Command{
 		Use:     "keys",
 		Short:   "Wrap the keys of encrypted values again",
 		Example: "  exportbridge keys rewrap",
 		GroupID: cli.GroupPosition,
-		Args:    cli.NoSubcommand,
-		RunE:    cli.ShowHelp,
-	}
-	cmd.AddCommand(newKeysRewrapCommand(a))
-	return cmd
+	}, newKeysRewrapCommand(a))
 }
 
 // rewrapping is an element of the output of keys rewrap.

@@ -21,17 +21,13 @@ import (
 
 // Commands returns the commands of the package.
 func Commands(a *cli.App) []*cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "schema",
-		Short:   "Infer, check and register the JSON Schema of events",
-		Example: "  exportbridge schema infer",
-		GroupID: cli.GroupPosition,
-		Args:    cli.NoSubcommand,
-		RunE:    cli.ShowHelp,
-
+	cmd := cli.Parent(&cobra.Command{
+		Use:                   "schema",
+		Short:                 "Infer, check and register the JSON Schema of events",
+		Example:               "  exportbridge schema infer",
+		GroupID:               cli.GroupPosition,
 		DisableFlagsInUseLine: true,
-	}
-	cmd.AddCommand(newInferCommand(a), newCheckCommand(a), newTypesCommand(a), newRegisterCommand(a))
+	}, newInferCommand(a), newCheckCommand(a), newTypesCommand(a), newRegisterCommand(a))
 	return []*cobra.Command{newAsyncAPICommand(a), cmd}
 }
 

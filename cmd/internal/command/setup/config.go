@@ -13,19 +13,14 @@ import (
 )
 
 func newConfigCommand(a *cli.App) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "config",
-		Short:   "Show and document the settings",
-		Example: "  exportbridge config show",
-		GroupID: cli.GroupSetup,
-		Args:    cli.NoSubcommand,
-		RunE:    cli.ShowHelp,
-
+	return cli.Parent(&cobra.Command{
+		Use:                   "config",
+		Short:                 "Show and document the settings",
+		Example:               "  exportbridge config show",
+		GroupID:               cli.GroupSetup,
 		DisableFlagsInUseLine: true,
-	}
-	cmd.AddCommand(newConfigShowCommand(a), newConfigDocsCommand(a), newConfigEnvCommand(a), newConfigSchemaCommand(a),
+	}, newConfigShowCommand(a), newConfigDocsCommand(a), newConfigEnvCommand(a), newConfigSchemaCommand(a),
 		newConfigImportCommand(a), newConfigProfileCommand(a))
-	return cmd
 }
 
 func newConfigShowCommand(a *cli.App) *cobra.Command {

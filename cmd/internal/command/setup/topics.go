@@ -20,18 +20,13 @@ import (
 )
 
 func newTopicsCommand(a *cli.App) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "topics",
-		Short:   "Plan and create topics",
-		Example: "  exportbridge topics plan",
-		GroupID: cli.GroupSetup,
-		Args:    cli.NoSubcommand,
-		RunE:    cli.ShowHelp,
-
+	return cli.Parent(&cobra.Command{
+		Use:                   "topics",
+		Short:                 "Plan and create topics",
+		Example:               "  exportbridge topics plan",
+		GroupID:               cli.GroupSetup,
 		DisableFlagsInUseLine: true,
-	}
-	cmd.AddCommand(newTopicsPlanCommand(a), newTopicsCreateCommand(a))
-	return cmd
+	}, newTopicsPlanCommand(a), newTopicsCreateCommand(a))
 }
 
 // topicsOptions are the flags of topics plan and create.
