@@ -28,7 +28,6 @@ func second(n int) int64 { return 900_000_000_000 + int64(n)*1000 }
 
 // planLog is a Log in memory. Its checkpoints are those of a Topic.
 type planLog struct {
-	t     *testing.T
 	topic *bridgetest.Topic
 
 	mu      sync.Mutex // guards all below
@@ -47,8 +46,8 @@ type planLog struct {
 	lanes   func(id string, n int) []bridge.Member
 }
 
-func newPlanLog(t *testing.T, topic *bridgetest.Topic) *planLog {
-	return &planLog{t: t, topic: topic, plans: make(map[string]*kgo.Record), fails: make(map[int]bridgetest.Failure),
+func newPlanLog(topic *bridgetest.Topic) *planLog {
+	return &planLog{topic: topic, plans: make(map[string]*kgo.Record), fails: make(map[int]bridgetest.Failure),
 		changed: make(chan struct{})}
 }
 
@@ -190,7 +189,7 @@ func newWorld(t *testing.T, events int) *world {
 	t.Helper()
 	topic := bridgetest.NewTopic(t, bridge.ExactlyOnce)
 	w := &world{
-		t: t, topic: topic, log: newPlanLog(t, topic), group: bridgetest.NewGroup(t),
+		t: t, topic: topic, log: newPlanLog(topic), group: bridgetest.NewGroup(t),
 		sources: make(map[string]*bridgetest.Source), broken: make(map[int]error),
 	}
 	w.jobs = backfill.NewJobs(w.log, stream)

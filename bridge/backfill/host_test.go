@@ -439,7 +439,7 @@ func TestHostPassesUnreadable(t *testing.T) {
 		id := started(t, h, ask(40)).Job.ID
 		h.SetPlanners(nil) // stops the job
 		passes(time.Second)
-		log := newPlanLog(t, w.topic)
+		log := newPlanLog(w.topic)
 		log.plans["aaaaaa"] = &kgo.Record{Value: []byte(`{"v":99,"id":"aaaaaa","stream":"other"}`)}
 		beside, _ := w.beside()
 		other, _ := w.beside()

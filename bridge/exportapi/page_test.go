@@ -2,7 +2,6 @@ package exportapi_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -15,8 +14,6 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/must"
 )
-
-func tcontext() context.Context { return context.Background() }
 
 // quote writes s as a JSON string.
 func quote(s string) string {

@@ -1,6 +1,7 @@
 package exportapi_test
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"os"
@@ -32,7 +33,7 @@ func TestCursorByteForByte(t *testing.T) {
 		Fatalf(string, ...any)
 	}, value string) {
 		cursor = value
-		p, err := c.Fetch(tcontext(), bridge.Position{Cursor: value})
+		p, err := c.Fetch(context.Background(), bridge.Position{Cursor: value})
 		if err != nil {
 			t.Fatalf("fetch at %q: %v", value, err)
 		}

@@ -15,11 +15,9 @@ import (
 
 // testKeys are keys in memory. They note what they are asked for.
 type testKeys struct {
-	t         *testing.T
 	forgotten string
 	err       error
 	asked     [][]string
-	closed    bool
 }
 
 func (k *testKeys) Of(subjects []string) ([]*seal.Key, error) {
@@ -36,7 +34,7 @@ func (k *testKeys) Of(subjects []string) ([]*seal.Key, error) {
 	return keys, k.err
 }
 
-func (k *testKeys) Close() { k.closed = true }
+func (k *testKeys) Close() {}
 
 func sealing(t *testing.T, vars map[string]string) exportapi.Config {
 	t.Helper()
@@ -82,7 +80,7 @@ func TestSealed(t *testing.T) {
 		}
 		return p.Events
 	}
-	all, after := read(&testKeys{t: t}), read(&testKeys{t: t, forgotten: "b"})
+	all, after := read(&testKeys{}), read(&testKeys{forgotten: "b"})
 	for i, want := range []bridge.Defect{"", "", "", bridge.DefectPrivate, ""} {
 		e, now := &all[i], &after[i]
 		if e.Defect != want || bytes.Contains(e.Raw, []byte("secret")) || e.Withheld() != (want != "") {
@@ -109,7 +107,7 @@ func TestSealedSubject(t *testing.T) {
 		"p": {"EVENT_SUBJECT": "/person"}, "u": {"KAFKA_KEY": "/userId"},
 	} {
 		vars["EVENT_ENCRYPT"] = "/payload/mail"
-		keys, cfg := &testKeys{t: t}, sealing(t, vars)
+		keys, cfg := &testKeys{}, sealing(t, vars)
 		cfg.Keys = func() seal.Keys { return keys }
 		p := must.Get(fetchAll(t, serveWith(t, answer(page), cfg), bridge.Position{}))(t)
 		if len(keys.asked) == 0 || !slices.Equal(keys.asked[0], []string{subject}) || p.Events[0].Withheld() {
@@ -126,7 +124,7 @@ func TestSealedFails(t *testing.T) {
 	if _, err := exportapi.New(cfg); err == nil {
 		t.Error("a client without keys is made")
 	}
-	keys := &testKeys{t: t, err: errors.New("no keys")}
+	keys := &testKeys{err: errors.New("no keys")}
 	cfg.Keys = func() seal.Keys { return keys }
 	c := serveWith(t, answer(sealedPage), cfg)
 	page, err := c.Fetch(t.Context(), bridge.Position{})

@@ -246,7 +246,6 @@ type publisher struct {
 	tooLarge  func(id string) bool // events that the topic cannot take; nil is none
 	fails     error                // of the next Publish, which leaves nothing
 	marks     map[string][]byte
-	batches   int
 	published []string
 	open      bool
 }
@@ -276,7 +275,6 @@ func (p *publisher) Publish(_ context.Context, page *bridge.Page, mark string, v
 	if p.rehearsal {
 		return bridge.Receipt{}, nil
 	}
-	p.batches++
 	if _, there := p.marks[mark]; there || !json.Valid(value) {
 		p.t.Errorf("mark %s is put again, or is no JSON: %s", mark, value)
 	}
