@@ -90,9 +90,7 @@ func TestBackfillOfACompactedEpoch(t *testing.T) {
 	w := newWorld(t)
 	w.env["EXPORT_URL"], w.env["EXPORT_START"] = boundedExport(t, small), nth(0)
 	w.runOnce(t)
-	if got := runProgram(t, w.env, "cursor", "reset", "--to-datetime", nth(15), "--execute"); got.code != cli.ExitOK {
-		t.Fatalf("%+v", got)
-	}
+	succeed(t, w.env, "cursor", "reset", "--to-datetime", nth(15), "--execute")
 	w.runOnce(t)
 	admin := kadm.NewClient(servers.Client(t, w.env["KAFKA_BROKERS"]))
 	gone := make(kadm.Offsets)
@@ -121,9 +119,7 @@ func TestPlanAfterABackfill(t *testing.T) {
 		}
 	}
 	plan("--to-earliest", "10 events, with the same ce_id\n", false)
-	if got := runProgram(t, w.env, "backfill", "--from", nth(0), "--to", nth(10), "--here", "--execute"); got.code != cli.ExitOK {
-		t.Fatalf("%+v", got)
-	}
+	succeed(t, w.env, "backfill", "--from", nth(0), "--to", nth(10), "--here", "--execute")
 	plan("--to-earliest", "10 to 20 events, with the same ce_id\n", true)
 	plan("--to-datetime "+nth(5), "at most 20 events, with the same ce_id\n", true)
 	plan("--to-datetime "+nth(10), "at most 10 events, with the same ce_id\n", false)

@@ -37,9 +37,7 @@ func TestRetryLetterOfFirstPage(t *testing.T) {
 				"REDIS_URL":     "redis://" + servers.EmbeddedRedis(t).Addr() + "/0",
 			}
 			for _, args := range [][]string{{"run", "--once"}, test.command} {
-				if got := runProgram(t, env, args...); got.code != cli.ExitOK {
-					t.Fatalf("%s: %+v", args, got)
-				}
+				succeed(t, env, args...)
 			}
 			admin := kadm.NewClient(servers.Client(t, kafka.ListenAddrs()[0]))
 			most := "1000000"

@@ -40,6 +40,14 @@ func runProgram(t *testing.T, env map[string]string, args ...string) result {
 	return runOn(t.Context(), cli.Stdio{}, env, args...)
 }
 
+// succeed runs the program, and ends the test if it fails.
+func succeed(t *testing.T, env map[string]string, args ...string) {
+	t.Helper()
+	if got := runProgram(t, env, args...); got.code != cli.ExitOK {
+		t.Fatalf("%v: %+v", args, got)
+	}
+}
+
 // runOn runs the program. The result has the outputs that std does not replace.
 func runOn(ctx context.Context, std cli.Stdio, env map[string]string, args ...string) result {
 	var environ []string
@@ -115,9 +123,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) runOnce(t *testing.T) {
 	t.Helper()
 	w.env["HTTP_ADDR"] = "off"
-	if got := runProgram(t, w.env, "run", "--once"); got.code != cli.ExitOK {
-		t.Fatalf("run: %+v", got)
-	}
+	succeed(t, w.env, "run", "--once")
 }
 
 // serveItems is an export that lists the items and the JSON of the next cursor.

@@ -57,9 +57,7 @@ func TestOtherSubject(t *testing.T) {
 			})
 			env := encrypting(url, kafka)
 			env["REDIS_URL"], env[variable] = "redis://"+servers.EmbeddedRedis(t).Addr()+"/0", "/person"
-			if got := runProgram(t, env, "run", "--once"); got.code != cli.ExitOK {
-				t.Fatalf("run: %+v", got)
-			}
+			succeed(t, env, "run", "--once")
 			verify := append([]string{"verify", "--repair"}, aroundEvents()...)
 			delete(env, variable) // the shell of the operator lacks it: the subject is /userId
 			if got := runProgram(t, env, verify...); got.code == cli.ExitOK ||
@@ -128,9 +126,7 @@ func TestForgetFormerTopic(t *testing.T) {
 	env := encrypting(annasEvent(t), kafka)
 	env["REDIS_URL"], env["KAFKA_CREATE_TOPICS"] = "redis://"+servers.EmbeddedRedis(t).Addr()+"/0", "true"
 	env["KAFKA_TOPIC"] = "export.old"
-	if got := runProgram(t, env, "run", "--once"); got.code != cli.ExitOK {
-		t.Fatalf("run: %+v", got)
-	}
+	succeed(t, env, "run", "--once")
 	keys("export.new.keys")
 	env["KAFKA_TOPIC"] = "export.new"
 	for _, routes := range []string{"order.*=export.old", ""} {
@@ -180,9 +176,7 @@ func TestForgetAfterEncryption(t *testing.T) {
 	env["BRIDGE_STREAMS"], env["EXPORT_RESOURCE"] = "was,never", "events"
 	env["STREAM_WAS_EVENT_ENCRYPT"] = env["EVENT_ENCRYPT"]
 	delete(env, "EVENT_ENCRYPT")
-	if got := runProgram(t, env, "run", "--once"); got.code != cli.ExitOK {
-		t.Fatalf("run: %+v", got)
-	}
+	succeed(t, env, "run", "--once")
 	delete(env, "STREAM_WAS_EVENT_ENCRYPT")
 	master := env["EVENT_ENCRYPT_KEY"]
 	delete(env, "EVENT_ENCRYPT_KEY")
@@ -232,9 +226,7 @@ func TestForgetFormerTopicUnseen(t *testing.T) {
 	env["REDIS_URL"], env["KAFKA_CREATE_TOPICS"] = "redis://"+servers.EmbeddedRedis(t).Addr()+"/0", "true"
 	for _, step := range []struct{ topic, command string }{{"export.old", "run --once"}, {"export.new", "topics create --execute"}} {
 		env["KAFKA_TOPIC"] = step.topic
-		if got := runProgram(t, env, strings.Fields(step.command)...); got.code != cli.ExitOK {
-			t.Fatalf("%s: %+v", step.command, got)
-		}
+		succeed(t, env, strings.Fields(step.command)...)
 	}
 	writer["KAFKA_TOPIC"] = "export.new"
 	got := runProgram(t, writer, "forget", "anna", "--execute")
@@ -272,9 +264,7 @@ func TestResumeIntoFormerTopic(t *testing.T) {
 	env := encrypting(annasEvent(t), kafka)
 	env["REDIS_URL"], env["KAFKA_CREATE_TOPICS"] = "redis://"+servers.EmbeddedRedis(t).Addr()+"/0", "true"
 	env["KAFKA_TOPIC"] = "export.old"
-	if got := runProgram(t, env, "run", "--once"); got.code != cli.ExitOK {
-		t.Fatalf("run: %+v", got)
-	}
+	succeed(t, env, "run", "--once")
 	a := &cli.App{Environ: []string{"KAFKA_BROKERS=" + env["KAFKA_BROKERS"], "EXPORT_API_KEY=" + secretKey}}
 	s := must.Get(a.Settings(config.UsesKafka, nil))(t)
 	from := firstEvent.Add(-time.Hour).UnixMilli()
@@ -296,9 +286,7 @@ func TestResumeIntoFormerTopic(t *testing.T) {
 	env["KAFKA_TOPIC"] = "export.new"
 	for _, args := range []string{"topics create --execute", "backfill resume aaaaaa --here --execute",
 		"backfill resume bbbbbb --here --execute"} {
-		if got := runProgram(t, env, strings.Fields(args)...); got.code != cli.ExitOK {
-			t.Fatalf("%s: %+v", args, got)
-		}
+		succeed(t, env, strings.Fields(args)...)
 	}
 	got := runProgram(t, env, "forget", "anna")
 	wantLines(t, got.stdout, []string{`^events +export.new.keys +0 +0 +no$`, `^events +export.old.keys +1 +0 +no$`})
