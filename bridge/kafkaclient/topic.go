@@ -198,13 +198,14 @@ func metadataRequest(names []string) *kmsg.MetadataRequest {
 	return req
 }
 
-// readSettings reads the configurations of the topics that exist. Unreadable
-// ones keep the assumed settings.
+// readSettings reads the configurations of the topics that exist. Settings that are not
+// readable are assumed.
 func (c *Client) readSettings(ctx context.Context, from kmsg.Requestor, states []Topic) error {
+	assumed := Settings{MaxMessage: int(c.cfg.MaxMessage), Retention: defaultRetention, Before: Unbounded, After: Unbounded}
 	req := kmsg.NewPtrDescribeConfigsRequest()
 	byName := make(map[string]*Topic)
 	for i := range states {
-		states[i].Settings = c.assumed()
+		states[i].Settings = assumed
 		if !states[i].Exists {
 			continue
 		}
@@ -249,15 +250,8 @@ func (t *Topic) adopt(configs []kmsg.DescribeConfigsResponseResourceConfig) {
 	t.Settings = settingsFrom(t.Settings, t.Configs)
 }
 
-// assumed returns the settings of a topic whose configuration is not readable.
-func (c *Client) assumed() Settings {
-	return Settings{MaxMessage: int(c.cfg.MaxMessage), Retention: defaultRetention, Before: Unbounded, After: Unbounded}
-}
-
-// settingsFrom parses a topic's configuration. Absent settings keep the value
-// of base.
-func settingsFrom(base Settings, configs map[string]string) Settings {
-	t := base
+// settingsFrom parses a topic's configuration. Absent settings keep the value of t.
+func settingsFrom(t Settings, configs map[string]string) Settings {
 	t.Known = true
 	t.Compacted = strings.Contains(configs["cleanup.policy"], "compact")
 	t.Deletes = strings.Contains(configs["cleanup.policy"], "delete")

@@ -142,9 +142,9 @@ func (g *Group) Members(ctx context.Context) ([]bridge.Member, error) {
 	defer cancel()
 	members, err := g.members(asking, client)
 	if err == nil {
-		var more []bridge.Member
-		more, err = g.inFleet(asking, client)
-		members = append(members, more...)
+		var all []listed
+		all, err = g.fleet(asking, client)
+		members = append(members, g.among(all)...)
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:

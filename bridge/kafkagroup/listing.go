@@ -91,15 +91,8 @@ func membersOf(ctx context.Context, client *kafkaclient.Client, name string) ([]
 	return all, nil
 }
 
-// inFleet returns the members of the Fleet that list the stream, or that run lanes of the
-// job.
-func (g *Group) inFleet(ctx context.Context, client *kafkaclient.Client) ([]bridge.Member, error) {
-	all, err := g.fleet(ctx, client)
-	return g.among(all), err
-}
-
-// among returns the members of inFleet among those of a Fleet. It includes those whose data
-// cannot be read.
+// among returns the members of a Fleet that list the stream, or that run lanes of the job. It
+// includes those whose data cannot be read.
 func (g *Group) among(all []listed) (members []bridge.Member) {
 	ours := []units.Unit{units.Stream(g.Stream)}
 	if g.ofJob() {
