@@ -52,7 +52,7 @@ func (c *Controller) History(ctx context.Context, q bridge.HistoryQuery) (Histor
 	note := ""
 	switch more := len(entries) - stored; {
 	case logErr != nil && err != nil:
-		return History{}, also(err, "the checkpoint topic cannot be read either: "+logErr.Error())
+		return History{}, neither(err, logErr)
 	case logErr != nil:
 		note = "the checkpoint topic cannot be read; all entries are from Redis: " + cut(logErr.Error(), 120)
 	case err != nil:

@@ -31,7 +31,7 @@ func (c *Controller) Position(ctx context.Context) (Position, error) {
 	newest, logErr := c.newest(ctx)
 	switch {
 	case logErr != nil:
-		return Position{}, also(err, "the checkpoint topic cannot be read either: "+logErr.Error())
+		return Position{}, neither(err, logErr)
 	case newest.Zero():
 		return Position{}, err
 	}
@@ -91,7 +91,7 @@ func (c *Controller) base(ctx context.Context) (base, error) {
 	b.Checkpoint, logErr = c.newest(ctx)
 	switch {
 	case logErr != nil && b.away != nil:
-		return b, also(err, "the checkpoint topic cannot be read either: "+logErr.Error())
+		return b, neither(err, logErr)
 	case logErr != nil:
 		return b, fmt.Errorf("redis has no checkpoint of stream %s, and the checkpoint topic cannot be read: %w",
 			c.Stream(), logErr)
@@ -99,6 +99,15 @@ func (c *Controller) base(ctx context.Context) (base, error) {
 		return b, also(err, "the checkpoint topic has no checkpoint of stream "+c.Stream())
 	}
 	return b, nil
+}
+
+// neither returns the error of Redis with that of the checkpoint topic. After an interruption, the
+// first says nothing: the topic may have the checkpoint.
+func neither(err, logErr error) error {
+	if errors.Is(logErr, context.Canceled) {
+		return logErr
+	}
+	return also(err, "the checkpoint topic cannot be read either: "+logErr.Error())
 }
 
 // also adds a detail to an error.

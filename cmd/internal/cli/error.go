@@ -19,6 +19,8 @@ type Error struct {
 	Code int
 	Err  error
 	Hint string // printed after "Try:", "" for none
+	// Unsure says that a change may have been applied, also if the command was interrupted.
+	Unsure bool
 }
 
 func (e *Error) Error() string { return e.Err.Error() }

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"exportbridge/bridge"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cmd/internal/process"
 )
@@ -246,16 +247,24 @@ func Parent(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
 // classify adds an exit code to an error. An error before the start of the command is wrong
 // usage.
 func (a *App) classify(ctx context.Context, err error) error {
-	if _, ok := errors.AsType[*Error](err); ok {
-		return err
-	}
+	known, typed := errors.AsType[*Error](err)
+	outcome := typed && (known.Code != ExitFailed || known.Unsure)
 	switch {
+	case a.started && ctx.Err() != nil && !outcome && gaveUp(err):
+		return &Error{Code: ExitInterrupted, Err: errors.New("interrupted")}
+	case typed:
+		return err
 	case !a.started:
 		return &Error{Code: ExitUsage, Err: err, Hint: cmp.Or(a.path, a.Name) + " --help"}
-	case ctx.Err() != nil && errors.Is(err, context.Canceled):
-		return &Error{Code: ExitInterrupted, Err: errors.New("interrupted")}
 	}
 	return &Error{Code: ExitFailed, Err: err}
+}
+
+// gaveUp reports whether an interruption can be the reason for an error. A client that waits for
+// an unreachable server returns the last error of its connection, such as an i/o timeout.
+func gaveUp(err error) bool {
+	fault, ok := errors.AsType[*bridge.Fault](err)
+	return errors.Is(err, context.Canceled) || ok && fault.Class == bridge.Transient
 }
 
 func exitCode(err error) int {

@@ -15,6 +15,8 @@ func TestClassify(t *testing.T) {
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	plain := errors.New("plain")
+	away := &bridge.Fault{Class: bridge.Transient, Hint: "check", Err: errors.New("i/o timeout")}
+	refused := bridge.Blockf("denied", bridge.ReasonAuth, "log in", "denied")
 	for _, test := range []struct {
 		name    string
 		ctx     context.Context
@@ -28,6 +30,10 @@ func TestClassify(t *testing.T) {
 		{"interrupted", cancelled, true, fmt.Errorf("wait: %w", context.Canceled), ExitInterrupted},
 		{"interrupted in an adapter", cancelled, true,
 			Explain(&bridge.Fault{Class: bridge.Transient, Hint: "check", Err: fmt.Errorf("read: %w", context.Canceled)}), ExitInterrupted},
+		{"interrupted while a server is away", cancelled, true, Explain(away), ExitInterrupted},
+		{"interrupted, unlike the cause", cancelled, true, Explain(refused), ExitRefused},
+		{"interrupted, and may have changed something", cancelled, true, &Error{Code: ExitFailed, Err: away, Unsure: true}, ExitFailed},
+		{"a server is away", t.Context(), true, Explain(away), ExitFailed},
 		{"failed while interrupted", cancelled, true, plain, ExitFailed},
 		{"cancelled by itself", t.Context(), true, context.Canceled, ExitFailed},
 	} {

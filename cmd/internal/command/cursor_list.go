@@ -75,7 +75,7 @@ func listCursors(ctx context.Context, a *cli.App) ([]listed, error) {
 		all[i] = listedOf(ctx, others[i-len(streams)], position, store.Status)
 	})
 	slices.SortFunc(all, func(a, b listed) int { return strings.Compare(a.Stream, b.Stream) })
-	return all, nil
+	return all, ctx.Err()
 }
 
 func listedOf(

@@ -30,10 +30,12 @@ func steered(err error) error {
 		refused *control.RefusedError
 		late    *control.UnacknowledgedError
 		away    *control.StoreAwayError
+		over    *control.TakenOverError
 		pending *bridge.PendingError
 		fault   *bridge.Fault
 	)
 	e := &cli.Error{Code: cli.ExitFailed, Err: err}
+	e.Unsure = errors.As(err, &over) || errors.As(err, &late) && late.State != bridge.CommandWithdrawn
 	switch {
 	case errors.As(err, &absent):
 		e.Hint = absentHint(absent)

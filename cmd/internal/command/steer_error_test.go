@@ -67,7 +67,8 @@ func TestSteered(t *testing.T) {
 			Hint: "its address"}), cli.ExitUsage, "its address"},
 	} {
 		e, ok := errors.AsType[*cli.Error](steered(test.err))
-		if !ok || e.Code != test.code || e.Hint != test.hint || steered(test.err).Error() != test.err.Error() {
+		unsure := test.hint == "check whether it was applied: exportbridge cursor show"
+		if !ok || e.Code != test.code || e.Unsure != unsure || e.Hint != test.hint || steered(test.err).Error() != test.err.Error() {
 			t.Errorf("%T %v: %+v, want code %d and the hint %q", test.err, test.err, e, test.code, test.hint)
 		}
 	}
