@@ -236,7 +236,7 @@ func (c *credentials) renew(status string) (changed bool, err error) {
 	if err != nil {
 		return changed, fmt.Errorf("reload the key: %w", err)
 	}
-	if key == "" || !printable(key) {
+	if strings.TrimSpace(key) == "" || !printable(key) {
 		return changed, errors.New("reload the key: " + c.cfg.APIKeyFile + " contains no key")
 	}
 	if bridge.Secret(key) != c.secret {

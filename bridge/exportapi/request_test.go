@@ -116,7 +116,7 @@ func TestKeyFileIsReadAgain(t *testing.T) {
 	if f := fetch(); f == nil || f.Reason != bridge.ReasonAuth || !strings.Contains(f.Error(), "reload the key") {
 		t.Fatalf("no file: got %+v, want auth that says so", f)
 	}
-	write("")
+	write(" ")
 	if f := fetch(); f == nil || f.Reason != bridge.ReasonAuth || !strings.Contains(f.Error(), "contains no key") {
 		t.Fatalf("empty file: got %+v, want auth that says so", f)
 	}

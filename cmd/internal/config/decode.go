@@ -22,6 +22,9 @@ func (v *Variable) parse(text string) (string, error) {
 		return "", nil
 	}
 	plain, err := v.normalize(text)
+	if v.Secret && strings.TrimSpace(text) == "" {
+		err = errors.New("has only blanks")
+	}
 	if err != nil {
 		return "", v.explain(text, err)
 	}

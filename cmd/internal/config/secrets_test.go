@@ -73,3 +73,28 @@ func TestTokenParametersAreSecret(t *testing.T) {
 		t.Errorf("a problem shows the value: %v", err)
 	}
 }
+
+// TestBlankSecrets: blanks are no secret, in a file neither: they would be sent, or would be a key that anybody guesses.
+func TestBlankSecrets(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "blank")
+	if err := os.WriteFile(file, []byte("  \r\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	secrets := 0
+	for _, v := range Variables() {
+		if !v.Secret {
+			continue
+		}
+		secrets++
+		for _, set := range []string{v.Name + "=  ", v.Name + "_FILE=" + file} {
+			_, err := Load(Sources{Environ: []string{set}}, UsesAll)
+			if err == nil || !strings.Contains(err.Error(), v.Name) || !strings.Contains(err.Error(), "only blanks") {
+				t.Errorf("%q: %v", set, err)
+			}
+		}
+	}
+	if secrets < 10 {
+		t.Errorf("%d secrets: the test looks at too few", secrets)
+	}
+}
