@@ -39,9 +39,9 @@ var EngineHints = map[bridge.Hint]string{
 	bridge.HintCheckpointLost: setPosition,
 	bridge.HintCursorIgnored: "check EXPORT_CURSOR_IN, EXPORT_CURSOR_FIELD and EXPORT_CURSOR_PARAM: the API " +
 		"ignores the cursor that it is sent; if it has none, follow the list by EXPORT_FOLLOW=windows",
-	bridge.HintCursorBeside: "set EXPORT_CURSOR_ALONE=true if the API takes nothing beside a cursor; else move " +
-		"the cursor, which it rejects: exportbridge cursor rewind --shift-by -1, or exportbridge cursor reset " +
-		"--to-datetime TIME --execute",
+	bridge.HintCursorBeside: "move the cursor, which the API rejects, for example because it has expired: exportbridge " +
+		"cursor rewind --shift-by -1, or exportbridge cursor reset --to-datetime TIME --execute; set " +
+		"EXPORT_CURSOR_ALONE=true instead if the API takes nothing beside any cursor",
 	bridge.HintCursorForm: "restore EXPORT_CURSOR_IN and EXPORT_URL as they were; or, to continue with the new " +
 		"ones, set the position: exportbridge cursor reset --to-datetime TIME (or --to-earliest) --execute",
 	bridge.HintCursorRejected: "move the cursor, which the API rejects: exportbridge cursor rewind --shift-by -1, " +

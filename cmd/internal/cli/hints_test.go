@@ -57,6 +57,11 @@ func TestEngineHints(t *testing.T) {
 			}
 		}
 	}
+	// An expired cursor is likelier than an API that takes nothing beside one.
+	if _, after, ok := strings.Cut(EngineHints[bridge.HintCursorBeside], "cursor reset"); !ok ||
+		!strings.Contains(after, "EXPORT_CURSOR_ALONE") {
+		t.Errorf("%s says %q", bridge.HintCursorBeside, EngineHints[bridge.HintCursorBeside])
+	}
 	// A cursor of another list is rarely worth keeping.
 	for _, h := range []bridge.Hint{bridge.HintRequest, bridge.HintSource} {
 		if _, after, ok := strings.Cut(EngineHints[h], "--to-datetime TIME"); !ok || !strings.Contains(after, "--to-current") {
