@@ -136,7 +136,7 @@ func rateText(perSecond float64) string {
 // command began.
 func (p *jobPlan) report(took time.Duration) error {
 	report := reportOf(&p.job)
-	report.Executed = true
+	report.Executed = p.execute
 	cut := shortfall(&p.job)
 	if *p.json {
 		return cmp.Or(cli.PrintJSON(p.app.Stdout, report), cut)

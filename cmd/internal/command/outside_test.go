@@ -72,5 +72,8 @@ func TestOutsideRange(t *testing.T) {
 	} else {
 		wants(run(cli.ExitEmptyEnd, "replay", "--resume", jobs[1].ID, "--execute"), "was already done",
 			"published nothing of the range")
+		for execute, want := range map[string]string{"--execute": `"executed": true`, "--dry-run": `"executed": false`} {
+			wants(run(cli.ExitOK, "backfill", "resume", jobs[0].ID, "--json", execute), want)
+		}
 	}
 }
