@@ -115,6 +115,18 @@ func TestForgetBeyondABrokenStream(t *testing.T) {
 	}
 }
 
+// TestForgetNothing: a script can parse the result of streams that have never encrypted values.
+func TestForgetNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, args := range []string{"forget anna --json", "keys rewrap --json"} {
+		got := runProgram(t, w.env, strings.Fields(args)...)
+		if got.code != cli.ExitFailed || got.stdout != "[]\n" || !strings.Contains(got.stderr, "no stream encrypts values") {
+			t.Errorf("%s: %+v", args, got)
+		}
+	}
+}
+
 // TestForgetFormerTopic: the values in a former topic have their keys in a topic of keys of its own. forget and keys
 // rewrap take it too, as long as it exists, and also if it is that of a route by now.
 func TestForgetFormerTopic(t *testing.T) {

@@ -89,8 +89,12 @@ repeated.`,
 }
 
 func (o *forgetOptions) run(ctx context.Context, a *cli.App, subject string) error {
-	var all []forgetting
-	failed := eachKeys(ctx, a, o.stream, func(stream string, cfg keyring.Config, err error) error {
+	s, err := keysSettings(a, o.stream)
+	if err != nil {
+		return err
+	}
+	all := []forgetting{}
+	failed := eachKeys(ctx, a, s, o.stream, func(stream string, cfg keyring.Config, err error) error {
 		var found keyring.Forgetting
 		if err == nil {
 			found, err = keyring.Forget(ctx, cfg, subject, o.execute)
@@ -98,10 +102,10 @@ func (o *forgetOptions) run(ctx context.Context, a *cli.App, subject string) err
 		all = append(all, forgetting{stream, cfg.Topic, found, errorText(err)})
 		return err
 	})
-	if !slices.ContainsFunc(all, func(one forgetting) bool { return one.Topic != "" }) {
+	if !*o.json && !slices.ContainsFunc(all, func(one forgetting) bool { return one.Topic != "" }) {
 		return failed // no topic was found
 	}
-	err := printKeys(a, *o.json, all, forgettingRows, failed)
+	err = printKeys(a, *o.json, all, forgettingRows, failed)
 	if err == nil && !slices.ContainsFunc(all, func(f forgetting) bool { return f.Keys > 0 }) {
 		fmt.Fprintln(a.Stderr, "no data key of the subject was found. Unless it was forgotten before, check that\n"+
 			"SUBJECT is the value at EVENT_SUBJECT as the API sends it: spelling matters.")

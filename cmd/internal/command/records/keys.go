@@ -69,9 +69,13 @@ after a quarter of an hour. The first line names subjects and must stay.`,
 }
 
 func runRewrap(ctx context.Context, a *cli.App, stream string, execute, asJSON bool) error {
-	var all []rewrapping
+	s, err := keysSettings(a, stream)
+	if err != nil {
+		return err
+	}
+	all := []rewrapping{}
 	old, done := 0, 0
-	failed := eachKeys(ctx, a, stream, func(stream string, cfg keyring.Config, err error) error {
+	failed := eachKeys(ctx, a, s, stream, func(stream string, cfg keyring.Config, err error) error {
 		var found keyring.Rewrapping
 		if err == nil {
 			found, err = keyring.Rewrap(ctx, cfg, execute)
@@ -85,10 +89,10 @@ func runRewrap(ctx context.Context, a *cli.App, stream string, execute, asJSON b
 		}
 		return err
 	})
-	if !slices.ContainsFunc(all, func(one rewrapping) bool { return one.Topic != "" }) {
+	if !asJSON && !slices.ContainsFunc(all, func(one rewrapping) bool { return one.Topic != "" }) {
 		return failed // no topic was found
 	}
-	err := printKeys(a, asJSON, all, rewrappingRows, failed)
+	err = printKeys(a, asJSON, all, rewrappingRows, failed)
 	switch {
 	case execute:
 		fmt.Fprintf(a.Stderr, "%s wrapped again.\n", are(int64(done), "data key", "was", "were"))
@@ -135,19 +139,22 @@ func errorText(err error) string {
 	return strings.ReplaceAll(err.Error(), "\n", "; ")
 }
 
-// eachKeys calls do with the topics of keys of each stream that encrypts values, or has done so. There must be one. It
-// goes on after an error; the result has all of them, with the names of their streams. do gets those of a topic that
-// cannot be used, or of a stream whose topics cannot be listed, and returns them.
-func eachKeys(
-	ctx context.Context, a *cli.App, name string, do func(stream string, cfg keyring.Config, err error) error,
-) error {
+// keysSettings loads the settings of all streams. The stream of a name must be one of them.
+func keysSettings(a *cli.App, name string) (*config.Settings, error) {
 	s, err := a.StreamsSettings(0, "")
 	if err == nil && name != "" {
 		_, err = cli.StreamNamed(s, name)
 	}
-	if err != nil {
-		return err
-	}
+	return s, err
+}
+
+// eachKeys calls do with the topics of keys of each stream that encrypts values, or has done so. There must be one. It
+// goes on after an error; the result has all of them, with the names of their streams. do gets those of a topic that
+// cannot be used, or of a stream whose topics cannot be listed, and returns them.
+func eachKeys(
+	ctx context.Context, a *cli.App, s *config.Settings, name string,
+	do func(stream string, cfg keyring.Config, err error) error,
+) error {
 	done := make(map[string]bool)
 	var errs []error
 	for _, encrypts := range []bool{true, false} {
