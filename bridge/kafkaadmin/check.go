@@ -89,8 +89,24 @@ func (c *check) all(ctx context.Context) {
 	var err error
 	if c.topics, err = c.Topics.Describe(c.client.Describe(ctx, c.Topics.Own()...)); err != nil {
 		c.fail(c.client.Explain(err, c.Topics.Events))
-		return
+	} else {
+		c.described(ctx)
 	}
+	c.beside(ctx, c.Topics.Jobs, "replay, backfill and repairs", c.jobs)
+	c.beside(ctx, c.Topics.Attest, "attestation", c.attest)
+	if c.topics.Keys != nil {
+		c.keys()
+	}
+	c.transactions(ctx)
+	if group, err := c.Rights.CheckGroup(ctx, c.client); err != nil {
+		c.fail(c.Fault(err, ""))
+	} else {
+		c.add(LevelOK, "", "group %s can be joined", group)
+	}
+}
+
+// described checks the topics that the stream requires.
+func (c *check) described(ctx context.Context) {
 	gone, err := c.Past.vanished(ctx, c.client, &c.topics)
 	if err != nil {
 		c.fail(c.client.Explain(err, c.Topics.Events))
@@ -106,17 +122,6 @@ func (c *check) all(ctx context.Context) {
 		c.held(ctx)
 	}
 	c.checkpoints(ctx)
-	c.beside(ctx, c.Topics.Jobs, "replay, backfill and repairs", c.jobs)
-	c.beside(ctx, c.Topics.Attest, "attestation", c.attest)
-	if c.topics.Keys != nil {
-		c.keys()
-	}
-	c.transactions(ctx)
-	if group, err := c.Rights.CheckGroup(ctx, c.client); err != nil {
-		c.fail(c.Fault(err, ""))
-	} else {
-		c.add(LevelOK, "", "group %s can be joined", group)
-	}
 }
 
 // brokers checks every broker at its advertised address. It reports false if the

@@ -46,6 +46,9 @@ func (s *Stream) Ready(ctx context.Context, client *kafkaclient.Client) (kafkacl
 	if err != nil {
 		return topics, err
 	}
+	if err := s.CanWrite(topics.Needed()...); err != nil {
+		return topics, err
+	}
 	for _, t := range topics.Published() {
 		if c, ok := gone[t.Name]; ok {
 			return topics, s.vanishedError(t.Name, c)

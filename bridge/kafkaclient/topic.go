@@ -164,6 +164,7 @@ func (c *Client) Identify(ctx context.Context, names ...string) ([]Topic, error)
 		return nil, fmt.Errorf("describe topics: %w", err)
 	}
 	var states []Topic
+	var denied []string
 	for _, name := range names {
 		i := slices.IndexFunc(resp.Topics, func(t kmsg.MetadataResponseTopic) bool {
 			return t.Topic != nil && *t.Topic == name
@@ -177,6 +178,8 @@ func (c *Client) Identify(ctx context.Context, names ...string) ([]Topic, error)
 		case err == nil:
 			state.Exists = true
 		case IsMissing(err):
+		case errors.Is(err, kerr.TopicAuthorizationFailed):
+			denied = append(denied, name)
 		default:
 			return nil, c.cfg.Fault(fmt.Errorf("describe topic %s: %w", name, err), name)
 		}
@@ -184,6 +187,13 @@ func (c *Client) Identify(ctx context.Context, names ...string) ([]Topic, error)
 			state.Operations = t.AuthorizedOperations
 		}
 		states = append(states, state)
+	}
+	if len(denied) > 0 { // an administrator is asked once
+		fault := c.cfg.Fault(fmt.Errorf("describe %s: %w", topicsText(denied), kerr.TopicAuthorizationFailed), denied[0])
+		if len(denied) > 1 { // those of a stream, which reads them back
+			fault.Hint = c.cfg.grantBoth(grouped(denied))
+		}
+		return nil, fault
 	}
 	return states, nil
 }

@@ -74,6 +74,11 @@ func (c *Config) GrantRead(topic string) string {
 	return c.Grant("--operation Read --operation DescribeConfigs --topic " + topic)
 }
 
+// grantBoth returns the command that allows what GrantWrite and GrantRead do.
+func (c *Config) grantBoth(topics string) string {
+	return c.Grant("--operation Write --operation Describe --operation Read --operation DescribeConfigs --topic " + topics)
+}
+
 // GrantCreate returns the command that allows creating a topic.
 func (c *Config) GrantCreate(topic string) string {
 	return c.Grant("--operation Create --topic " + topic)
@@ -99,8 +104,33 @@ func (t *Topic) Unknown() *bridge.Fault {
 	}
 }
 
-func forbidden(t *Topic, what, grant string) *bridge.Fault {
-	return bridge.Blockf("topic_authorization_failed", bridge.ReasonAuth, grant, "topic %s: no permission to %s", t.Name, what)
+func forbidden(topics []string, what, grant string) *bridge.Fault {
+	return bridge.Blockf("topic_authorization_failed", bridge.ReasonAuth, grant, "%s: no permission to %s",
+		topicsText(topics), what)
+}
+
+// topicsText names topics for people, grouped names them in a grant.
+func topicsText(names []string) string {
+	if len(names) == 1 {
+		return "topic " + names[0]
+	}
+	return "topics " + strings.Join(names, ", ")
+}
+
+func grouped(names []string) string { return strings.Join(names, " --topic ") }
+
+// CanWrite returns a Fault that names all existing topics that may not be written, or nil.
+func (c *Config) CanWrite(topics ...*Topic) error {
+	var denied []string
+	for _, t := range topics {
+		if t.Exists && !t.may(kmsg.ACLOperationWrite) {
+			denied = append(denied, t.Name)
+		}
+	}
+	if len(denied) == 0 {
+		return nil
+	}
+	return forbidden(denied, "write", c.GrantWrite(grouped(denied)))
 }
 
 // CanPublish returns why events cannot be published to a topic, or nil.
@@ -109,7 +139,7 @@ func (c *Config) CanPublish(t *Topic) error {
 	case !t.Exists:
 		return c.missing(t, bridge.HintTopicMissing)
 	case !t.may(kmsg.ACLOperationWrite):
-		return forbidden(t, "write", c.GrantWrite(t.Name))
+		return c.CanWrite(t)
 	case t.Settings.Compacted:
 		return bridge.Blockf("compacted", bridge.ReasonTopic,
 			c.Alter(t.Name, "cleanup.policy=delete"),
@@ -123,7 +153,7 @@ func (c *Config) CanRead(t *Topic) error {
 	if t.may(kmsg.ACLOperationRead) {
 		return nil
 	}
-	return forbidden(t, "read", c.GrantRead(t.Name))
+	return forbidden([]string{t.Name}, "read", c.GrantRead(t.Name))
 }
 
 // CanCheckpoint returns why a topic cannot hold checkpoints, or nil.
@@ -158,10 +188,13 @@ func (c *Config) CanKeepKeys(t *Topic) error {
 
 // canCompact returns why a compacted topic cannot be written and read, or nil.
 func (c *Config) canCompact(t *Topic, what string) error {
+	read, write := t.may(kmsg.ACLOperationRead), t.may(kmsg.ACLOperationWrite)
 	switch {
-	case !t.may(kmsg.ACLOperationWrite):
-		return forbidden(t, "write", c.GrantWrite(t.Name))
-	case !t.may(kmsg.ACLOperationRead):
+	case !write && !read:
+		return forbidden([]string{t.Name}, "write and read", c.grantBoth(t.Name))
+	case !write:
+		return c.CanWrite(t)
+	case !read:
 		return c.CanRead(t)
 	case t.Settings.Known && (!t.Settings.Compacted || t.Settings.Deletes):
 		return bridge.Blockf("cleanup_policy", bridge.ReasonTopic, c.Alter(t.Name, "cleanup.policy=compact"),

@@ -65,6 +65,7 @@ func TestCheck(t *testing.T) {
 		{"missing topic", "--only kafka", set("KAFKA_TOPIC", "nosuch")},
 		{"misspelt topic", "--only kafka", set("KAFKA_TOPIC", "exprot.events")},
 		{"missing ACL", "--only kafka", func(t *testing.T, w *world) { restrictedKafka(t, w.env) }},
+		{"no ACL", "--only kafka", func(t *testing.T, w *world) { secureKafka(t, w.env) }},
 		{"wrong Kafka password", "--only kafka", func(t *testing.T, w *world) {
 			restrictedKafka(t, w.env)
 			w.env["KAFKA_SASL_PASSWORD"] = "wrong-key"

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/cmd/internal/cli"
 )
@@ -78,5 +81,26 @@ func TestRunUntilNothing(t *testing.T) {
 			!strings.Contains(got.stderr, "--until") {
 			t.Errorf("run --until %q: %+v", until, got)
 		}
+	}
+}
+
+// TestRunDenied: a start names all topics of records that may not be written, so that their grants are asked for once.
+func TestRunDenied(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.env["HTTP_ADDR"] = "off"
+	allow := func(kind kmsg.ACLResourceType, name string, operation kmsg.ACLOperation) kfake.ACL {
+		return kfake.ACL{Resource: kind, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: operation, Allow: true}
+	}
+	secureKafka(t, w.env, allow(kmsg.ACLResourceTypeTopic, "*", kmsg.ACLOperationRead),
+		allow(kmsg.ACLResourceTypeTopic, "*", kmsg.ACLOperationDescribeConfigs),
+		allow(kmsg.ACLResourceTypeTopic, "exportbridge.checkpoints", kmsg.ACLOperationWrite),
+		allow(kmsg.ACLResourceTypeTransactionalId, "*", kmsg.ACLOperationAll),
+		allow(kmsg.ACLResourceTypeGroup, "*", kmsg.ACLOperationAll))
+	got := runProgram(t, w.env, "run", "--once")
+	if got.code != cli.ExitRefused ||
+		!strings.Contains(got.stderr, "topics export.events, dlq.export.events: no permission to write") ||
+		!strings.Contains(got.stderr, "--topic export.events --topic dlq.export.events") {
+		t.Errorf("%+v", got)
 	}
 }
