@@ -28,7 +28,8 @@ type fleet struct {
 	options
 	streams   int
 	rest      time.Duration
-	newTopics bool // the streams create their topics
+	timeout   time.Duration // of catching up
+	newTopics bool          // the streams create their topics
 }
 
 const fleetHelp = `Measure what many streams in one process cost: memory, CPU at rest, descriptors,
@@ -57,6 +58,7 @@ func newFleetCommand(a *cli.App) *cobra.Command {
 	flags.IntVar(&f.streams, "streams", 100, "number of streams")
 	flags.IntVar(&f.pages, "pages", 20, "pages of 1000 events per stream")
 	flags.DurationVar(&f.rest, "rest", 30*time.Second, "how long the streams rest before they are measured")
+	flags.DurationVar(&f.timeout, "timeout", fleetTimeout, "how long the streams may take to catch up")
 	flags.BoolVar(&f.newTopics, "new-topics", false, "have the streams create their topics when they start")
 	flags.StringVar(&f.profile, "profile", "", "write CPU profiles of the streams at rest to `DIR`")
 	f.takeServers(flags)
@@ -66,8 +68,8 @@ func newFleetCommand(a *cli.App) *cobra.Command {
 		if runtime.GOOS != "linux" {
 			err = errors.New("bench fleet reads /proc, which only Linux has")
 		}
-		if f.streams < 1 || f.rest <= 0 {
-			err = errors.Join(err, errors.New("--streams and --rest must be above 0"))
+		if f.streams < 1 || f.rest <= 0 || f.timeout <= 0 {
+			err = errors.Join(err, errors.New("--streams, --rest and --timeout must be above 0"))
 		}
 		if err != nil {
 			return cli.WrongUsage("exportbridge-dev bench fleet --help", "%w", err)
@@ -168,7 +170,7 @@ func (f *fleet) phase(ctx context.Context, b *bench, name string, env []string) 
 		_, writeErr := member.stderr.WriteTo(b.progress) // warnings
 		err = errors.Join(err, writeErr)
 	}()
-	if err := awaitCaughtUp(ctx, member, f.streams); err != nil {
+	if err := awaitCaughtUp(ctx, member, f.streams, f.timeout); err != nil {
 		return figures, err
 	}
 	took := time.Since(began)
@@ -213,9 +215,9 @@ func (f *fleet) sleep(ctx context.Context, member *server, name string) (err err
 }
 
 // awaitCaughtUp waits until so many streams have caught up.
-func awaitCaughtUp(ctx context.Context, member *server, streams int) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, fleetTimeout,
-		fmt.Errorf("the streams have not caught up within %s", fleetTimeout))
+func awaitCaughtUp(ctx context.Context, member *server, streams int, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout,
+		fmt.Errorf("the streams have not caught up within %s", timeout))
 	defer cancel()
 	for {
 		seen, err := scrape(ctx, member.addr)

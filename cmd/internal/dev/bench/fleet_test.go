@@ -64,11 +64,20 @@ func TestBenchFleet(t *testing.T) {
 
 func TestBenchFleetUsage(t *testing.T) {
 	t.Parallel()
-	for _, arg := range []string{"--streams=0", "--rest=0s", "--pages=0"} {
+	for _, arg := range []string{"--streams=0", "--rest=0s", "--pages=0", "--timeout=0s"} {
 		cmd, _ := benchCommand(t, "fleet", arg)
 		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "bench fleet --help") {
 			t.Errorf("%s: %v, %s", arg, err, out)
 		}
+	}
+}
+
+// TestBenchFleetTimeout: whoever has a slow cluster can wait for longer, and anybody for less.
+func TestBenchFleetTimeout(t *testing.T) {
+	t.Parallel()
+	cmd, _ := benchCommand(t, "fleet", "--streams", "1", "--pages", "1", "--timeout", "1ns")
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "not caught up within 1ns") {
+		t.Errorf("%v, %s", err, out)
 	}
 }
 

@@ -42,7 +42,7 @@ func (b *bench) lanes(ctx context.Context, c cell, name string) (m measurement, 
 			return m, err
 		}
 		if i == 0 {
-			if err := awaitCaughtUp(ctx, members[0], 1); err != nil {
+			if err := awaitCaughtUp(ctx, members[0], 1, fleetTimeout); err != nil {
 				return m, err
 			}
 		}
