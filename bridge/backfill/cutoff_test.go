@@ -47,6 +47,37 @@ func TestRunCutOff(t *testing.T) {
 	}
 }
 
+// TestRunFirstAgain: a window whose first page comes again, at its own cursor, may lack events: the API may
+// ignore the cursor. The window does not end, unless the live stream or another window has seen that the API
+// heeds cursors.
+func TestRunFirstAgain(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ heeded, elsewhere, done bool }{
+		"in doubt": {}, "known to the stream": {heeded: true, done: true},
+		"known from a window": {elsewhere: true, done: true},
+	} {
+		inWorld(t, 20, func(t *testing.T, w *world) {
+			w.ignores = true
+			plan := w.plan(16, 2)
+			plan.PageSize, plan.CursorHeeded = 10, tc.heeded
+			if tc.elsewhere {
+				plan.Windows[0].Ended, plan.Windows[0].Pages = "on its last page", 3
+			}
+			job, err := w.start(w.begin(plan)).Do(t.Context())
+			if tc.done {
+				if err != nil || job.State != backfill.Done {
+					t.Errorf("%s: %s, %v", name, job.State, err)
+				}
+				return
+			}
+			wantBlocked(t, err, bridge.ReasonConfig, "leads to the first page")
+			if left := w.job(); left.Ended() > 0 {
+				t.Errorf("%s: a window has ended", name)
+			}
+		})
+	}
+}
+
 // TestCutOffElsewhere: a window that another process has ended shows that the API names next pages.
 func TestCutOffElsewhere(t *testing.T) {
 	t.Parallel()
@@ -68,10 +99,11 @@ func TestPlanPaged(t *testing.T) {
 		beside, _ := w.beside()
 		var hashes []string
 		for _, cursor := range []string{"", "c1"} {
-			beside.Live = checkpoints{{Cursor: cursor, Origin: bridge.Origin{Start: second(5000)}, PositionTime: second(6000)}}
+			beside.Live = checkpoints{{Cursor: cursor, Origin: bridge.Origin{Start: second(5000)},
+				Border: bridge.Border{FirstNext: bridge.DigestCursor("c0")}, PositionTime: second(6000)}}
 			p, err := beside.Plan(t.Context(),
 				&backfill.Spec{ID: "a2b3c4", Kind: backfill.Replay, From: second(0), To: second(10)}, time.Now())
-			if err != nil || p.Job.Paged != (cursor != "") {
+			if err != nil || p.Job.Paged != (cursor != "") || p.Job.CursorHeeded != p.Job.Paged {
 				t.Fatalf("cursor %q: planned %+v, %v", cursor, p, err)
 			}
 			hashes = append(hashes, p.Hash())
@@ -81,7 +113,7 @@ func TestPlanPaged(t *testing.T) {
 		}
 		w.begin(w.plan(10, 2))
 		w.live = checkpoints{{Cursor: "c1"}}
-		if job := w.resumed(); !job.Paged || !w.job().Paged {
+		if job := w.resumed(); !job.Paged || !w.job().Paged || !w.job().CursorHeeded {
 			t.Errorf("resumed %+v", job)
 		}
 	})

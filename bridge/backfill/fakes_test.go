@@ -168,6 +168,7 @@ type world struct {
 
 	identity bridge.SourceIdentity // of the pages
 	endless  bool                  // the API ignores the end of a window
+	ignores  bool                  // the API ignores the cursor
 	cuts     *cuts                 // the API lists one page of a window, nil if it lists all
 	logged   *slog.Logger          // of the engines
 	live     checkpoints           // of the stream
@@ -251,6 +252,8 @@ func (w *world) open(j *backfill.Job, n int) (*backfill.Setup, error) {
 	switch {
 	case w.endless:
 		port = endless{source}
+	case w.ignores:
+		port = ignores{source}
 	case w.cuts != nil:
 		port = cuts{source, w.cuts.unread}
 	case w.list != nil:
@@ -270,6 +273,19 @@ func (e endless) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, e
 	asked := at
 	asked.End = bridge.MaxNumber
 	p, err := e.Source.Fetch(ctx, asked)
+	if err == nil {
+		p.At = at
+	}
+	return p, err
+}
+
+// ignores is a Source that ignores the cursor.
+type ignores struct{ bridge.Source }
+
+func (i ignores) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
+	asked := at
+	asked.Cursor = ""
+	p, err := i.Source.Fetch(ctx, asked)
 	if err == nil {
 		p.At = at
 	}

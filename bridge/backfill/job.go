@@ -71,6 +71,8 @@ type Job struct {
 	// Paged is true if the API has named a next page to the live stream: a full page without
 	// one is then the end of a window.
 	Paged bool `json:"paged,omitempty"`
+	// CursorHeeded is true if a page of the live stream shows that the API heeds the cursor.
+	CursorHeeded bool `json:"cursor_heeded,omitempty"`
 	// Topic is the target topic.
 	Topic string `json:"topic"`
 	// TopicID is the topic's id when the job began; empty in a job of an older version.

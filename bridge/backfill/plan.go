@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/engine/position"
 )
 
 // MaxWindows bounds a job's plan, and the transactional ids that the brokers remember
@@ -177,7 +178,7 @@ type Plan struct {
 func (p *Plan) Hash() string {
 	j := p.Job
 	j.Created, j.Who, j.Reason = 0, "", ""
-	j.Source, j.MarksEnd, j.Paged = bridge.SourceIdentity{}, false, false
+	j.Source, j.MarksEnd, j.Paged, j.CursorHeeded = bridge.SourceIdentity{}, false, false, false
 	text, _ := json.Marshal(&j) // no field can fail
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])
@@ -255,6 +256,7 @@ func (p *Planner) checkSource(ctx context.Context, plan *Plan) error {
 func (j *Job) learn(live *bridge.Checkpoint) {
 	if live.Listing == nil {
 		j.MarksEnd, j.Paged = j.MarksEnd || live.MarksEnd, j.Paged || live.Cursor != ""
+		j.CursorHeeded = j.CursorHeeded || position.Heeded(live)
 	}
 }
 

@@ -126,7 +126,7 @@ func (p *Planner) goOn(ctx context.Context, r *Resumption, listed *Job, how func
 		have.Paused = false
 		have.Revision++
 		have.Source, have.Request = listed.Source, listed.Request
-		have.MarksEnd, have.Paged = listed.MarksEnd, listed.Paged
+		have.MarksEnd, have.Paged, have.CursorHeeded = listed.MarksEnd, listed.Paged, listed.CursorHeeded
 		return have, p.resumable(&have, r)
 	})
 	if err != nil {

@@ -256,6 +256,7 @@ func (r *Run) runWindow(ctx context.Context, n int) error {
 		Resource: r.job.Resource, Events: r.job.Events, ItemID: cfg.Origin.ItemID, Start: w.From, End: w.To,
 	}
 	cfg.OnInvalidCursor, cfg.MarksEnd = "stop", r.job.MarksEnd || r.job.lists() // a window has no history
+	cfg.CursorHeeded = r.cursorHeeded()
 	source := bridge.Source(windowSource{setup.Source, r, &cfg})
 	if r.job.lists() {
 		source = setup.Ranges(source)
@@ -275,6 +276,14 @@ func (r *Run) runWindow(ctx context.Context, n int) error {
 		return err
 	}
 	return r.windowEnded(ctx, n, e.Status())
+}
+
+// cursorHeeded reports whether the API is known to heed the cursor. A window that read the first page twice has
+// two pages.
+func (r *Run) cursorHeeded() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.job.CursorHeeded || slices.ContainsFunc(r.windows, func(w Window) bool { return w.Pages > 2 })
 }
 
 // windowEnded records the result of a window that has ended. The window's checkpoint has

@@ -52,6 +52,9 @@ type Config struct {
 	// MarksEnd is set for a window if the live stream has seen that the API marks the end
 	// of its results. Then empty pages do not end the window. See Checkpoint.MarksEnd.
 	MarksEnd bool
+	// CursorHeeded is set for a window if the API is known to heed the cursor. Otherwise a first page
+	// that comes again, at its own cursor, blocks the window.
+	CursorHeeded bool
 	// EndExplicit is set if a member of each page says whether more pages follow. Then a
 	// full page without a next one is the end of the results.
 	EndExplicit bool
@@ -140,6 +143,7 @@ func (c *Config) rules() position.Rules {
 		PageSize: c.PageSize, TailLimit: position.TailFactor * max(c.PageSize, usualPage), End: c.Origin.End,
 		EmptyPages: c.EmptyPages,
 		MarksEnd:   c.MarksEnd, EndExplicit: c.EndExplicit, DivertAll: c.DivertAll,
+		CursorHeeded: c.CursorHeeded,
 		DivertShared: c.OnSharedID == sharedBadEvent, Overlap: c.Overlap,
 		Listing: c.listing(), LookBack: c.LookBack,
 	}

@@ -57,7 +57,7 @@ func (c *Config) doubtfulEnd(last *position.Findings) *bridge.Warning {
 		return &bridge.Warning{Code: bridge.WarningUnread, Text: last.Unread.Fault().Error(), Hint: last.Unread.Hint}
 	case last.FirstAgain:
 		return &bridge.Warning{Code: bridge.WarningUnread, Hint: c.words(bridge.HintFirstAgain),
-			Text: "the cursor of the first page leads to the first page: unless that has all items, more follow"}
+			Text: position.FirstAgainText}
 	case last.FullEnd:
 		return &bridge.Warning{Code: bridge.StuckFullPage,
 			Text: "full page without a next page: the API may hold back more items", Hint: c.words(bridge.HintFullPage)}

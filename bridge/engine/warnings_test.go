@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -58,6 +59,21 @@ func TestFirstPageAgain(t *testing.T) {
 		r.wantCounts(50, 50)
 		r.after(time.Minute)
 		r.end()
+	})
+}
+
+// TestWindowFirstPageAgain: in a window, the first page of TestFirstPageAgain is no end.
+func TestWindowFirstPageAgain(t *testing.T) {
+	bubble(t, bridgetest.Export{PageSize: 100}, func(r *harness) {
+		r.cfg.Origin.Start, r.cfg.Origin.End = 1, time.Now().UnixMilli()
+		r.source.Serve(func(bridge.Position) bridgetest.Answer {
+			return inclusive(func() int { return 51 }, 50, 0, "none")(bridge.Position{})
+		})
+		r.startFor(time.Minute)
+		if f, ok := errors.AsType[*bridge.Fault](r.end()); !ok || f.HintCode != bridge.HintFirstAgain {
+			t.Errorf("the window ended with %+v", f)
+		}
+		r.wantCounts(50, 50)
 	})
 }
 

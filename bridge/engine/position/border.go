@@ -156,6 +156,15 @@ func isFirstPage(p *bridge.Page, first bridge.CursorDigest) bool {
 		bridge.DigestCursor(p.Next) == first
 }
 
+// Heeded reports whether a page showed that the API heeds the cursor: one at a later cursor that was not
+// the first page again, at its own cursor.
+func Heeded(c *bridge.Checkpoint) bool {
+	return c.Cursor != "" && (c.Drained || c.Border.FirstNext != bridge.DigestCursor(c.Cursor))
+}
+
+// FirstAgainText is the text of Findings.FirstAgain.
+const FirstAgainText = "the cursor of the first page leads to the first page: unless that has all items, more follow"
+
 // seed is the seed of all hashes that stay within this process.
 var seed = maphash.MakeSeed()
 

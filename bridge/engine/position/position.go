@@ -37,6 +37,7 @@ type Rules struct {
 	TailLimit               int   // maximum number of items in a tail
 	End                     int64 // Origin.End of a window
 	MarksEnd, EndExplicit   bool
+	CursorHeeded            bool // see Heeded
 	DivertAll, DivertShared bool // to the dead letters: unreadable items, items that share an id
 	Overlap                 time.Duration
 	Listing                 bool          // the cursor is a bridge.Watermark
@@ -161,8 +162,12 @@ func (at *Position) take(p *bridge.Page, rules *Rules, known Known, found *Findi
 	if err := at.checkPage(p, digest, found); err != nil {
 		return err
 	}
-	found.FirstAgain = p.Next == p.At.Cursor && !rules.window() && len(p.Events) > 1 && found.Items == len(p.Events) &&
-		found.Items == at.Border.Of && at.Border.FirstNext == bridge.DigestCursor(p.At.Cursor)
+	found.FirstAgain = p.Next == p.At.Cursor && !rules.CursorHeeded && len(p.Events) > 1 &&
+		found.Items == len(p.Events) && found.Items == at.Border.Of &&
+		at.Border.FirstNext == bridge.DigestCursor(p.At.Cursor)
+	if found.FirstAgain && rules.window() {
+		return bridge.BlockHintf("first-page-again", bridge.ReasonConfig, bridge.HintFirstAgain, FirstAgainText)
+	}
 	border := at.nextBorder(p, rules, found)
 	if err := at.trim(p, rules, found); err != nil {
 		return err
