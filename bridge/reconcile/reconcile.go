@@ -12,6 +12,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/deadletter"
+	"exportbridge/bridge/engine/position"
 	"exportbridge/bridge/kafkaclient"
 )
 
@@ -253,7 +254,7 @@ func Run(ctx context.Context, cfg Config, ports Ports) (*Report, error) {
 	readOn(ctx, c.Live, &c.start, c.To)
 	c.pages.marksEnd = c.start.MarksEnd || ports.Ranges != nil
 	c.report.Position, c.report.AtEnd = c.start.PositionTime, atEnd(&c.start)
-	c.pages.unproven = !c.start.Drained && c.start.Border.FirstNext == bridge.DigestCursor(c.start.Cursor)
+	c.pages.unproven = !position.Heeded(&c.start)
 	if c.kept, err = ports.Topic.Kept(ctx); err != nil {
 		return nil, err
 	}

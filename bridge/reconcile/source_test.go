@@ -128,16 +128,20 @@ func TestFirstPageNamesItself(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		pageSize, missing int
-		doubt, bare       bool
+		doubt, bare, none bool
 	}{
-		"not full": {100, 40, false, false}, "full": {40, 0, false, false}, "the stream is in doubt": {100, 0, true, false},
-		"an item has no id": {100, 0, false, true},
+		"not full": {pageSize: 100, missing: 40}, "full": {pageSize: 40},
+		"the stream is in doubt": {pageSize: 100, doubt: true}, "an item has no id": {pageSize: 100, bare: true},
+		"the stream has no cursor": {pageSize: 100, none: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inOwnWorld(t, nil, nil, func(t *testing.T, w *world) {
 				w.cfg.PageSize = test.pageSize
 				first := &w.live.trail[0]
 				first.Border.FirstNext, first.Drained = bridge.DigestCursor(first.Cursor), !test.doubt
+				if test.none {
+					first.Cursor, first.Drained, first.Border = "", false, bridge.Border{}
+				}
 				var raws []string
 				for n, i := range items(40) {
 					if n == 0 && test.bare {
