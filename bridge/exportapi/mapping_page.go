@@ -21,7 +21,7 @@ type PageMapping struct {
 	CursorFirst   string `env:"EXPORT_CURSOR_FIRST" stream:"yes" desc:"number of the first page, or the first offset; empty for 1 with EXPORT_CURSOR_IN=page-number, and 0 with offset" example:"0"`
 	MoreField     string `env:"EXPORT_MORE_FIELD" stream:"yes" desc:"member or JSON pointer of the page that is true while more results follow, with ! in front while none follow; empty for none" example:"has_more"`
 	EmptyBodyEnds bool   `env:"EXPORT_EMPTY_BODY_ENDS" stream:"yes" desc:"take a response with status 200 and an empty body, or with no EXPORT_ITEMS_FIELD and no other list, for an empty page that ends the results, as one with status 204; by default it is an error"`
-	OnPartial     string `env:"EXPORT_ON_PARTIAL" stream:"yes" values:"retry,ignore" desc:"action for a page that has an error or errors beside its items: request it again, since items may be missing, or take it as whole"`
+	OnPartial     string `env:"EXPORT_ON_PARTIAL" stream:"yes" values:"retry,ignore" desc:"action for a page that has error, errors, or timed_out or incomplete_results that is true, beside its items: request it again, since items may be missing, or take it as whole"`
 	MetadataField string `env:"EXPORT_METADATA_FIELD" stream:"yes" desc:"member of the page with the names of organization, workspace and application, for ce_source and to notice another export; none if the API has none"`
 }
 

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/problem"
 	"exportbridge/bridge/exportapi/internal/scan"
 )
 
@@ -48,7 +49,7 @@ type pageDecoder struct {
 	// members that no setting selects.
 	events                       []bridge.Event
 	ended, told, listed, foreign bool
-	errors                       [][]byte // the members error and errors
+	errors                       [][]byte // the members of problem.Partial
 }
 
 // newPageDecoder returns a decoder of a valid mapping.
@@ -176,7 +177,7 @@ func (d *pageDecoder) member(i int, of *part) (int, error) {
 	if p == nil {
 		d.foreign = true
 		end, ok := d.scan.Skip(i)
-		if ok && of == &d.page && (name.Is("error") || name.Is("errors")) {
+		if ok && of == &d.page && problem.Partial(name.Is) {
 			d.errors = append(d.errors, d.scan.Body[i:end])
 		}
 		return d.checked(end, ok)
@@ -211,8 +212,7 @@ func (d *pageDecoder) readItems(i int) (int, error) {
 		if d.notes != nil {
 			d.notes.Item(i)
 		}
-		var ok bool
-		start := i
+		start, ok := i, false
 		if i, ok = d.event(i, &d.events[len(d.events)-1]); !ok {
 			if i, ok = d.badText(start, i, level); !ok {
 				return i, d.refuse(i)

@@ -46,7 +46,7 @@ func Text(body []byte, code int) string {
 
 // InPage returns the texts of a response with status 200 that is no page. failed is set if
 // the response says that it is an error: by a member error or errors, by an error code or
-// message, by ok or success that is false, or by a status or code of an error.
+// message, by ok or success that is false, by a search that ended early, or by a status or code of an error.
 func InPage(object map[string]any) (said string, failed bool) {
 	if len(object) == 0 { // most pages: they must not allocate
 		return "", false
@@ -67,6 +67,9 @@ func InPage(object map[string]any) (said string, failed bool) {
 			} else if word, is := member.(string); is {
 				failed = failed || slices.Contains(failures, strings.ToLower(word))
 			}
+		case "incompleteresults", "timedout":
+			early, _ := member.(bool)
+			failed = failed || early
 		case "errormessage", "errorcode":
 			if failed = failed || holds(member); name == "errormessage" || d["error_description"] == nil {
 				d["error_description"] = member
@@ -74,6 +77,12 @@ func InPage(object map[string]any) (said string, failed bool) {
 		}
 	}
 	return d.text(http.StatusOK), failed
+}
+
+// Partial reports whether a member of a page, known by is, says that items may be missing: an error, or that a
+// search ended early, as GitHub and Elasticsearch say.
+func Partial(is func(name string) bool) bool {
+	return is("error") || is("errors") || is("incomplete_results") || is("timed_out")
 }
 
 // failures are the words of a status that is an error.
