@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,13 +17,14 @@ import (
 )
 
 // Ctrl-C ends each command that waits for an unreachable Kafka as interrupted, not as failed with
-// the broker's last error.
+// the broker's last error. A command waits three seconds for a silent broker, so some of them do.
 func TestInterruptedWithoutKafka(t *testing.T) {
 	t.Parallel()
 	sim := must.Get(exportsim.New(exportsim.Config{Events: 5, Seed: 1, APIKey: secretKey}))(t)
 	t.Cleanup(sim.Close)
 	api := httptest.NewServer(sim)
 	t.Cleanup(api.Close)
+	silent := []string{"run", "check", "tail -n 1", "topics plan", "cursor history", "dlq list", "backfill list"}
 	const bounds, key = " --from -2h --to -1h", "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 	for _, args := range []string{
 		"run", "run --once", "tail", "tail -n 1", "tail --dlq -n 1", "check", "check --only kafka --json",
@@ -40,7 +42,10 @@ func TestInterruptedWithoutKafka(t *testing.T) {
 		if args == "run" || args == "run --once" || args == "tail" { // these stop in order
 			want = cli.ExitOK
 		}
-		for _, hangUp := range []bool{false, true} {
+		for _, hangUp := range []bool{true, false} {
+			if !hangUp && !slices.Contains(silent, args) {
+				continue
+			}
 			t.Run(fmt.Sprintf("%s, hang up %t", args, hangUp), func(t *testing.T) {
 				t.Parallel()
 				ctx, interrupt := context.WithCancel(t.Context())
@@ -65,8 +70,7 @@ func TestInterruptedWithoutKafka(t *testing.T) {
 // listen is a server that interrupts at the first connection, and is silent or hangs up.
 func listen(t *testing.T, hangUp bool, interrupt func()) string {
 	t.Helper()
-	address := servers.FreeAddress(t)
-	listener := must.Get(net.Listen("tcp", address))(t)
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var all []net.Conn
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -88,5 +92,5 @@ func listen(t *testing.T, hangUp bool, interrupt func()) string {
 			_ = conn.Close()
 		}
 	})
-	return address
+	return listener.Addr().String()
 }
