@@ -26,6 +26,7 @@ func TestExploreBroken(t *testing.T) {
 // rare has plans that break rules which few schedules break: a search takes minutes.
 var rare = map[string]string{
 	"rewind-keeps-border": "once B ids owned 281000 shared inclusive windows 19hold 39skip",
+	"sink-is-stored":      "least A noids owned 568466 windows 17orphan 30late 37lost",
 	"own-claim-decides":   "least A noids owned 680994 redis 9died 14move 29skip 33lost 33lapse",
 }
 

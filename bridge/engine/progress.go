@@ -23,7 +23,7 @@ type progress struct {
 
 	suspectItems uint64        // position.FirstItems of the page of schedule.suspect
 	blockedOn    bridge.Reason // why the stream is blocked, until a page or a checkpoint ends that
-	stale        bool          // committed is behind the store's checkpoint
+	stale        bool          // committed is not what the store has: behind it, or only in the sink
 	// rival is the store's checkpoint while it contradicts committed and an operator must
 	// decide.
 	rival bridge.Checkpoint

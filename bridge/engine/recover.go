@@ -166,7 +166,7 @@ func (s *stream) readStore(ctx context.Context) error {
 	case stored.Version.Compare(s.committed.Version) > 0 || s.committed.Zero() && !stored.Zero():
 		s.rejoin(stored)
 	}
-	s.stale = false
+	s.stale = s.stale && stored.Version.Compare(s.committed.Version) < 0 // committed is the sink's
 	return nil
 }
 

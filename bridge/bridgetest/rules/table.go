@@ -183,6 +183,17 @@ var All = []Rule{
 `}},
 	},
 	{
+		Name: "sink-is-stored", Without: "what the sink has counts as stored, in at-least-once mode",
+		Notice: Engine,
+		Edits: []Edit{{"bridge/engine/recover.go", `
++	if protocol.Broken("sink-is-stored") {
++		s.stale = false
++		return nil
++	}
+ 	s.stale = s.stale && stored.Version.Compare(s.committed.Version) < 0 // committed is the sink's
+`}},
+	},
+	{
 		Name: "any-topic", Without: "the topics are not compared with what the checkpoint says",
 		Notice: Engine,
 		Edits: []Edit{{"bridge/engine/topic.go", `
