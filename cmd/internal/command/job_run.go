@@ -173,7 +173,7 @@ func (p *jobPlan) carryOut(ctx context.Context) error {
 func (p *jobPlan) interrupted(cause error) error {
 	resume := fmt.Sprintf("exportbridge %s --resume %s --execute", p.kind, p.job.ID)
 	events := p.job.Totals().Events
-	e := &cli.Error{Code: cli.ExitFailed, Hint: resume}
+	e := &cli.Error{Code: cli.ExitFailed, Hint: resume, Unsure: true} // the job has begun
 	far := fmt.Sprintf("job %s has %d of %s done, %s so far", p.job.ID, p.job.Ended(),
 		cli.Counted(len(p.job.Windows), "window"), cli.Counted(events, "event"))
 	if _, blocked := errors.AsType[*bridge.BlockedError](cause); blocked {

@@ -98,13 +98,15 @@ func TestJobErrors(t *testing.T) {
 	}{
 		"cancelled":   {fmt.Errorf("%w by me", backfill.ErrCancelled), cli.ExitFailed, "exportbridge backfill list"},
 		"interrupted": {context.Canceled, cli.ExitInterrupted, "exportbridge backfill --resume aaaaaa --execute"},
+		"away": {&bridge.Fault{Class: bridge.Transient, Err: errors.New("i/o timeout")}, cli.ExitFailed,
+			"exportbridge backfill --resume aaaaaa --execute"},
 		"elsewhere": {bridge.ErrNotOwner, cli.ExitNotOwner,
 			"wait for the other process or stop it; then exportbridge backfill --resume aaaaaa --execute"},
 		"blocked": {&bridge.BlockedError{Reason: bridge.ReasonCursor, Err: fault}, cli.ExitRefused,
 			"backfill cancel aaaaaa"},
 	} {
 		exit, ok := errors.AsType[*cli.Error](p.interrupted(test.cause))
-		if !ok || exit.Code != test.code || !strings.Contains(exit.Hint, test.hint) ||
+		if !ok || exit.Code != test.code || !exit.Unsure || !strings.Contains(exit.Hint, test.hint) ||
 			name == "blocked" && strings.Contains(exit.Hint, "--resume") || // a cancelled job cannot be resumed
 			!strings.Contains(exit.Error(), "job aaaaaa has 1 of 4 windows done, 7 events so far") {
 			t.Errorf("%s: %+v", name, exit)
