@@ -250,8 +250,10 @@ func (a *App) classify(ctx context.Context, err error) error {
 	known, typed := errors.AsType[*Error](err)
 	outcome := typed && (known.Code != ExitFailed || known.Unsure)
 	switch {
-	case a.started && ctx.Err() != nil && !outcome && gaveUp(err):
+	case a.started && ctx.Err() != nil && !outcome && errors.Is(err, context.Canceled):
 		return &Error{Code: ExitInterrupted, Err: errors.New("interrupted")}
+	case a.started && ctx.Err() != nil && !outcome && transient(err):
+		return &Error{Code: ExitInterrupted, Err: fmt.Errorf("interrupted: %w", err)}
 	case typed:
 		return err
 	case !a.started:
@@ -260,11 +262,11 @@ func (a *App) classify(ctx context.Context, err error) error {
 	return &Error{Code: ExitFailed, Err: err}
 }
 
-// gaveUp reports whether an interruption can be the reason for an error. A client that waits for
+// transient reports whether an interruption can be the reason for an error. A client that waits for
 // an unreachable server returns the last error of its connection, such as an i/o timeout.
-func gaveUp(err error) bool {
+func transient(err error) bool {
 	fault, ok := errors.AsType[*bridge.Fault](err)
-	return errors.Is(err, context.Canceled) || ok && fault.Class == bridge.Transient
+	return ok && fault.Class == bridge.Transient
 }
 
 func exitCode(err error) int {

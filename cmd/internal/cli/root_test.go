@@ -38,8 +38,12 @@ func TestClassify(t *testing.T) {
 		{"cancelled by itself", t.Context(), true, context.Canceled, ExitFailed},
 	} {
 		a := &App{started: test.started}
-		if got := exitCode(a.classify(test.ctx, test.err)); got != test.want {
+		err := a.classify(test.ctx, test.err)
+		if got := exitCode(err); got != test.want {
 			t.Errorf("%s: %d, want %d", test.name, got, test.want)
+		}
+		if errors.Is(test.err, away) && !errors.Is(err, away) {
+			t.Errorf("%s: %v hides the cause", test.name, err)
 		}
 	}
 	if exitCode(nil) != ExitOK || exitCode(plain) != ExitFailed {
