@@ -53,7 +53,7 @@ type Config struct {
 	// of its results. Then empty pages do not end the window. See Checkpoint.MarksEnd.
 	MarksEnd bool
 	// CursorHeeded is set for a window if the API is known to heed the cursor. Otherwise a first page
-	// that comes again, at its own cursor, blocks the window.
+	// that comes again, at its own cursor, blocks the window once its end has passed.
 	CursorHeeded bool
 	// EndExplicit is set if a member of each page says whether more pages follow. Then a
 	// full page without a next one is the end of the results.

@@ -77,6 +77,26 @@ func TestWindowFirstPageAgain(t *testing.T) {
 	})
 }
 
+// TestWindowFirstPageAgainEarly: a window whose end is ahead waits at the first page of TestFirstPageAgain with
+// the warning of a stream: more items may follow by then.
+func TestWindowFirstPageAgainEarly(t *testing.T) {
+	bubble(t, bridgetest.Export{PageSize: 100}, func(r *harness) {
+		r.cfg.Origin.Start, r.cfg.Origin.End = 1, time.Now().Add(time.Hour).UnixMilli()
+		r.source.Serve(func(bridge.Position) bridgetest.Answer {
+			return inclusive(func() int { return 51 }, 50, 0, "none")(bridge.Position{})
+		})
+		r.startFor(time.Minute)
+		if s := r.bridge.Status(); s.State == bridge.StateBlocked || len(s.Warnings) != 1 || !s.EndDoubtful() {
+			t.Errorf("%s, warnings %+v", s.State, s.Warnings)
+		}
+		r.after(time.Hour)
+		if f, ok := errors.AsType[*bridge.Fault](r.end()); !ok || f.HintCode != bridge.HintFirstAgain {
+			t.Errorf("the window ended with %+v", f)
+		}
+		r.wantCounts(50, 50)
+	})
+}
+
 // TestFirstPageAgainSmaller: with fewer items per page, an API that heeds the cursor pages, and the doubt of
 // TestFirstPageAgain ends for good. One that ignores the cursor stays in doubt.
 func TestFirstPageAgainSmaller(t *testing.T) {

@@ -165,7 +165,7 @@ func (at *Position) take(p *bridge.Page, rules *Rules, known Known, found *Findi
 	found.FirstAgain = p.Next == p.At.Cursor && !rules.CursorHeeded && len(p.Events) > 1 &&
 		found.Items == len(p.Events) && found.Items == at.Border.Of &&
 		at.Border.FirstNext == bridge.DigestCursor(p.At.Cursor)
-	if found.FirstAgain && rules.window() {
+	if found.FirstAgain && rules.window() && rules.endIsFinal(p) {
 		return bridge.BlockHintf("first-page-again", bridge.ReasonConfig, bridge.HintFirstAgain, FirstAgainText)
 	}
 	border := at.nextBorder(p, rules, found)
