@@ -262,6 +262,8 @@ func TestAnswers(t *testing.T) {
 		"timed out, empty": {nil, of(`{"items":[],"timed_out":true}`), "", "200 with an error"},
 		"complete": {nil, of(`{"items":[`+one+`],"timed_out":false,"incomplete_results":false,"nextCursor":"c2"}`,
 			`{"items":[],"timed_out":false}`), "", "1 ||"},
+		"timed out, counted": {nil, of(`{"items":[`+one+`],"timed_out":2,"incomplete_results":"no","nextCursor":"c2"}`,
+			`{"items":[],"timed_out":0}`), "", "1 ||"},
 		"no error beside items": {nil, of(`{"error":null,"items":[`+one+`],"errors":[],"nextCursor":"c2"}`,
 			`{"items":[`+two+`],"error":false,"errors":{}}`), "", "1 |2 |"},
 		"a success beside items": {nil, of(`{"items":[` + one + `],"error":"none","errors":null}`), "", "1 |"},

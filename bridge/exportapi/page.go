@@ -177,7 +177,7 @@ func (d *pageDecoder) member(i int, of *part) (int, error) {
 	if p == nil {
 		d.foreign = true
 		end, ok := d.scan.Skip(i)
-		if ok && of == &d.page && problem.Partial(name.Is) {
+		if ok && of == &d.page && problem.Partial(name.Is, d.scan.Body[i:end]) {
 			d.errors = append(d.errors, d.scan.Body[i:end])
 		}
 		return d.checked(end, ok)

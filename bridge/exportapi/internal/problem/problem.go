@@ -79,10 +79,11 @@ func InPage(object map[string]any) (said string, failed bool) {
 	return d.text(http.StatusOK), failed
 }
 
-// Partial reports whether a member of a page, known by is, says that items may be missing: an error, or that a
-// search ended early, as GitHub and Elasticsearch say.
-func Partial(is func(name string) bool) bool {
-	return is("error") || is("errors") || is("incomplete_results") || is("timed_out")
+// Partial reports whether a member of a page, known by is, may say that items are missing: an error, or true for a
+// search that ended early, as GitHub and Elasticsearch say.
+func Partial(is func(name string) bool, value []byte) bool {
+	return is("error") || is("errors") ||
+		(is("incomplete_results") || is("timed_out")) && strings.TrimSpace(string(value)) == "true"
 }
 
 // failures are the words of a status that is an error.
