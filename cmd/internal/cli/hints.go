@@ -98,7 +98,7 @@ var EngineHints = map[bridge.Hint]string{
 	bridge.HintResume: "run exportbridge resume",
 	bridge.HintFirstAgain: "set EXPORT_PAGE_SIZE below the number of its items until the stream is past it: if the API " +
 		"heeds the cursor, it then names other pages; else check EXPORT_CURSOR_IN, EXPORT_CURSOR_FIELD and EXPORT_CURSOR_PARAM; " +
-		"a job keeps its settings: begin another one",
+		"a job keeps its settings: resume it when the stream is past the page, or begin another job",
 	bridge.HintFullPage: "if more items follow, set EXPORT_CURSOR_FIELD to where the next cursor is, or raise " +
 		"EXPORT_PAGE_SIZE above the number of items of one time",
 	bridge.HintSharedID: "compare values, not only ce_id, to deduplicate; BRIDGE_ON_SHARED_ID decides how these " +
