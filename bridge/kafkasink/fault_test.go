@@ -365,10 +365,10 @@ func TestACL(t *testing.T) {
 		acls []kfake.ACL
 		hint string
 	}{
-		"nothing": {nil, "--operation Write --operation Describe --topic export.events"},
+		"nothing": {nil, "--operation DescribeConfigs --topic export.events --topic dlq.export.events --topic checkpoints"},
 		"only describe": {slices.Concat(ours, grant("export.", kmsg.ACLOperationDescribe),
 			grant("dlq.", kmsg.ACLOperationDescribe)),
-			"--operation Write --operation Describe --topic export.events"},
+			"--operation Write --operation Describe --topic export.events --topic dlq.export.events"},
 		"no dead letters": {slices.Concat(ours, grant("export.", kmsg.ACLOperationWrite),
 			grant("dlq.", kmsg.ACLOperationDescribe)),
 			"--operation Write --operation Describe --topic dlq.export.events"},
