@@ -191,7 +191,7 @@ func (c *Client) Identify(ctx context.Context, names ...string) ([]Topic, error)
 	if len(denied) > 0 { // an administrator is asked once
 		fault := c.cfg.Fault(fmt.Errorf("describe %s: %w", topicsText(denied), kerr.TopicAuthorizationFailed), denied[0])
 		if len(denied) > 1 { // those of a stream, which reads them back
-			fault.Hint = c.cfg.grantBoth(grouped(denied))
+			fault.Hint = c.cfg.Grant(toWrite + " " + toRead + onTopics(denied))
 		}
 		return nil, fault
 	}

@@ -63,21 +63,20 @@ func (c *Config) GrantLogin() string {
 	return c.Grant("--operation IdempotentWrite --cluster")
 }
 
-// GrantWrite returns the command that allows publishing to a topic.
-func (c *Config) GrantWrite(topic string) string {
-	return c.Grant("--operation Write --operation Describe --topic " + topic)
-}
+// The operations of GrantWrite and GrantRead.
+const (
+	toWrite = "--operation Write --operation Describe"
+	toRead  = "--operation Read --operation DescribeConfigs"
+)
 
-// GrantRead returns the command that allows reading a topic and its
-// configuration.
-func (c *Config) GrantRead(topic string) string {
-	return c.Grant("--operation Read --operation DescribeConfigs --topic " + topic)
-}
+// GrantWrite returns the command that allows publishing to topics.
+func (c *Config) GrantWrite(topics ...string) string { return c.Grant(toWrite + onTopics(topics)) }
 
-// grantBoth returns the command that allows what GrantWrite and GrantRead do.
-func (c *Config) grantBoth(topics string) string {
-	return c.Grant("--operation Write --operation Describe --operation Read --operation DescribeConfigs --topic " + topics)
-}
+// GrantRead returns the command that allows reading topics and their configuration.
+func (c *Config) GrantRead(topics ...string) string { return c.Grant(toRead + onTopics(topics)) }
+
+// onTopics names topics in a right.
+func onTopics(names []string) string { return " --topic " + strings.Join(names, " --topic ") }
 
 // GrantCreate returns the command that allows creating a topic.
 func (c *Config) GrantCreate(topic string) string {
@@ -109,15 +108,13 @@ func forbidden(topics []string, what, grant string) *bridge.Fault {
 		topicsText(topics), what)
 }
 
-// topicsText names topics for people, grouped names them in a grant.
+// topicsText names topics for people.
 func topicsText(names []string) string {
 	if len(names) == 1 {
 		return "topic " + names[0]
 	}
 	return "topics " + strings.Join(names, ", ")
 }
-
-func grouped(names []string) string { return strings.Join(names, " --topic ") }
 
 // CanWrite returns a Fault that names all existing topics that may not be written, or nil.
 func (c *Config) CanWrite(topics ...*Topic) error {
@@ -130,7 +127,7 @@ func (c *Config) CanWrite(topics ...*Topic) error {
 	if len(denied) == 0 {
 		return nil
 	}
-	return forbidden(denied, "write", c.GrantWrite(grouped(denied)))
+	return forbidden(denied, "write", c.GrantWrite(denied...))
 }
 
 // CanPublish returns why events cannot be published to a topic, or nil.
@@ -188,10 +185,10 @@ func (c *Config) CanKeepKeys(t *Topic) error {
 
 // canCompact returns why a compacted topic cannot be written and read, or nil.
 func (c *Config) canCompact(t *Topic, what string) error {
-	read, write := t.may(kmsg.ACLOperationRead), t.may(kmsg.ACLOperationWrite)
+	read, write, name := t.may(kmsg.ACLOperationRead), t.may(kmsg.ACLOperationWrite), []string{t.Name}
 	switch {
 	case !write && !read:
-		return forbidden([]string{t.Name}, "write and read", c.grantBoth(t.Name))
+		return forbidden(name, "write and read", c.Grant(toWrite+" "+toRead+onTopics(name)))
 	case !write:
 		return c.CanWrite(t)
 	case !read:
