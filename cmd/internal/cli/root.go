@@ -249,10 +249,11 @@ func Parent(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
 func (a *App) classify(ctx context.Context, err error) error {
 	known, typed := errors.AsType[*Error](err)
 	outcome := typed && (known.Code != ExitFailed || known.Unsure)
+	interrupted := a.started && ctx.Err() != nil && !outcome
 	switch {
-	case a.started && ctx.Err() != nil && !outcome && errors.Is(err, context.Canceled):
+	case interrupted && errors.Is(err, context.Canceled):
 		return &Error{Code: ExitInterrupted, Err: errors.New("interrupted")}
-	case a.started && ctx.Err() != nil && !outcome && transient(err):
+	case interrupted && transient(err):
 		return &Error{Code: ExitInterrupted, Err: fmt.Errorf("interrupted: %w", err)}
 	case typed:
 		return err
