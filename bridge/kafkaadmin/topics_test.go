@@ -451,13 +451,7 @@ func TestCheckWithoutSettings(t *testing.T) {
 	must.Get(s.Create(t.Context()))(t)
 	cluster.ControlKey(kmsg.DescribeConfigs.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.KeepControl()
-		resp := r.ResponseKind().(*kmsg.DescribeConfigsResponse)
-		for _, asked := range r.(*kmsg.DescribeConfigsRequest).Resources {
-			one := kmsg.NewDescribeConfigsResponseResource()
-			one.ResourceType, one.ResourceName, one.ErrorCode = asked.ResourceType, asked.ResourceName, kerr.UnknownServerError.Code
-			resp.Resources = append(resp.Resources, one)
-		}
-		return resp, nil, true
+		return kafkatest.WithoutConfigs(r, kerr.UnknownServerError), nil, true
 	})
 	found := s.Check(t.Context())
 	if len(found) != 2 || found[1].Level != kafkaadmin.LevelFail || !strings.Contains(found[1].Text, "UNKNOWN_SERVER_ERROR") {

@@ -269,13 +269,7 @@ func TestGroupMakesTheCheckpointTopic(t *testing.T) {
 		if unknown.Add(1) > 8 {
 			return nil, nil, false
 		}
-		resp := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
-		for _, r := range req.(*kmsg.DescribeConfigsRequest).Resources {
-			answer := kmsg.NewDescribeConfigsResponseResource()
-			answer.ResourceType, answer.ResourceName, answer.ErrorCode = r.ResourceType, r.ResourceName, kerr.UnknownTopicOrPartition.Code
-			resp.Resources = append(resp.Resources, answer)
-		}
-		return resp, nil, true
+		return kafkatest.WithoutConfigs(req, kerr.UnknownTopicOrPartition), nil, true
 	})
 	create := sync.OnceFunc(func() { kafkatest.CreateCheckpointTopic(t, p.cfg.Brokers, p.cfg.CheckpointTopic, nil) })
 	p.cfg.Missing = func(context.Context, *kafkaclient.Client) error {

@@ -197,19 +197,8 @@ func TestHiddenRetention(t *testing.T) {
 func hideConfigs(c *kfake.Cluster) {
 	c.ControlKey(int16(kmsg.DescribeConfigs), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
-		return withoutConfigs(req, kerr.TopicAuthorizationFailed), nil, true
+		return kafkatest.WithoutConfigs(req, kerr.TopicAuthorizationFailed), nil, true
 	})
-}
-
-// withoutConfigs answers with an error instead of each topic's settings.
-func withoutConfigs(req kmsg.Request, err *kerr.Error) kmsg.Response {
-	resp := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
-	for _, r := range req.(*kmsg.DescribeConfigsRequest).Resources {
-		answer := kmsg.NewDescribeConfigsResponseResource()
-		answer.ResourceType, answer.ResourceName, answer.ErrorCode = r.ResourceType, r.ResourceName, err.Code
-		resp.Resources = append(resp.Resources, answer)
-	}
-	return resp
 }
 
 // TestChangedLimit: the topic's limit shrinks while a session uses the old

@@ -200,7 +200,7 @@ func TestNewTopicSpreads(t *testing.T) {
 		if len(req.(*kmsg.DescribeConfigsRequest).Resources) < 3 || unknown.Add(1) > tries {
 			return nil, nil, false
 		}
-		return withoutConfigs(req, kerr.UnknownTopicOrPartition), nil, true
+		return kafkatest.WithoutConfigs(req, kerr.UnknownTopicOrPartition), nil, true
 	})
 	recovered(t, config(t, c.ListenAddrs()))
 	if n := unknown.Load(); n <= tries {

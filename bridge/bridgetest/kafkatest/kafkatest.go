@@ -15,8 +15,10 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge/bridgetest/must"
 	"exportbridge/bridge/bridgetest/servers"
@@ -187,6 +189,17 @@ func Eventually(t *testing.T, what string, done func() (bool, error)) {
 		}
 	}
 	t.Fatalf("within %s it does not %s", Patience, what)
+}
+
+// WithoutConfigs answers a request for settings with an error instead of those of each topic.
+func WithoutConfigs(req kmsg.Request, err *kerr.Error) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
+	for _, r := range req.(*kmsg.DescribeConfigsRequest).Resources {
+		answer := kmsg.NewDescribeConfigsResponseResource()
+		answer.ResourceType, answer.ResourceName, answer.ErrorCode = r.ResourceType, r.ResourceName, err.Code
+		resp.Resources = append(resp.Resources, answer)
+	}
+	return resp
 }
 
 // Receive waits for a value.
