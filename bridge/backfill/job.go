@@ -47,6 +47,17 @@ const (
 	Paused State = "paused"
 )
 
+// Habits are what the live stream has seen of the API.
+type Habits struct {
+	// MarksEnd is true if the API marks the end of its results.
+	MarksEnd bool `json:"marks_end,omitempty"`
+	// Paged is true if the API has named a next page: a full page without one is then the end of
+	// a window.
+	Paged bool `json:"paged,omitempty"`
+	// CursorHeeded is true if a page shows that the API heeds the cursor.
+	CursorHeeded bool `json:"cursor_heeded,omitempty"`
+}
+
 // Job publishes a past range of a stream's export beside the stream. Its plan is committed
 // before the first window begins. Later, only the state, the results of the windows,
 // RateLimit, Parallel, Lanes, Paused and Revision change, until Tidy reduces the job. The
@@ -66,13 +77,7 @@ type Job struct {
 	// Request is the fingerprint of what its windows request; unknown in a job of an
 	// older version.
 	Request bridge.Fingerprint `json:"request,omitempty"`
-	// MarksEnd is true if the live stream has seen the API mark the end of its results.
-	MarksEnd bool `json:"marks_end,omitempty"`
-	// Paged is true if the API has named a next page to the live stream: a full page without
-	// one is then the end of a window.
-	Paged bool `json:"paged,omitempty"`
-	// CursorHeeded is true if a page of the live stream shows that the API heeds the cursor.
-	CursorHeeded bool `json:"cursor_heeded,omitempty"`
+	Habits
 	// Topic is the target topic.
 	Topic string `json:"topic"`
 	// TopicID is the topic's id when the job began; empty in a job of an older version.

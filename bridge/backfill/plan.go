@@ -178,7 +178,7 @@ type Plan struct {
 func (p *Plan) Hash() string {
 	j := p.Job
 	j.Created, j.Who, j.Reason = 0, "", ""
-	j.Source, j.MarksEnd, j.Paged, j.CursorHeeded = bridge.SourceIdentity{}, false, false, false
+	j.Source, j.Habits = bridge.SourceIdentity{}, Habits{}
 	text, _ := json.Marshal(&j) // no field can fail
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])

@@ -125,8 +125,7 @@ func (p *Planner) goOn(ctx context.Context, r *Resumption, listed *Job, how func
 		how(&have)
 		have.Paused = false
 		have.Revision++
-		have.Source, have.Request = listed.Source, listed.Request
-		have.MarksEnd, have.Paged, have.CursorHeeded = listed.MarksEnd, listed.Paged, listed.CursorHeeded
+		have.Source, have.Request, have.Habits = listed.Source, listed.Request, listed.Habits
 		return have, p.resumable(&have, r)
 	})
 	if err != nil {
